@@ -1,0 +1,3 @@
+//! How PROGRAMS reach it: the gRPC face.
+
+pub mod proto;
