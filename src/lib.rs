@@ -2,5 +2,8 @@
 //!
 //! The modules stand in the order in which they build on each other: each names only those before it.
 
+/// WHAT a job is: its states and what moves it between them. Pure.
+pub mod domain;
+
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;

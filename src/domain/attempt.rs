@@ -1,0 +1,145 @@
+//! Attempts: what an executor does with a job it holds, and what the sweeper does with one that nobody holds.
+//!
+//! Everything a holder does demands its lease; a stale one is refused, whatever has become of the job meanwhile.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+
+use super::control;
+use super::enter::enter;
+use super::event::{Detail, EventKind};
+use super::id::{AttemptId, ExecutorId};
+use super::job::{Failure, Lease, Reason, Stand, Status, StepResult};
+use super::turn::{Moved, Turn, plural};
+
+pub(super) fn claim(turn: &mut Turn<'_>, executor_id: ExecutorId, attempt_id: AttemptId) -> Moved {
+    let state = &turn.state;
+    if state.status != Status::Queued || state.run_at.is_some() {
+        return Err(turn.conflict());
+    }
+    turn.state.epoch += 1;
+    turn.start(executor_id, attempt_id);
+    Ok(true)
+}
+
+pub(super) fn finish(
+    turn: &mut Turn<'_>,
+    lease: Lease,
+    result: StepResult,
+    next_attempt: Option<AttemptId>,
+) -> Moved {
+    turn.demand(&lease)?;
+    let (tokens, step) = (result.usage.output_tokens, turn.state.current_step);
+    turn.checkpoint(Some(lease.attempt_id), Some(result));
+    turn.tell_step(EventKind::StepFinished, &format!("finished with {tokens} tokens of output"));
+    if turn.state.pause_requested && step < turn.state.step_count {
+        turn.let_go();
+        turn.stand_before(step + 1);
+        control::hold(turn, Stand::Entering);
+        return Ok(true);
+    }
+    turn.state.status = Status::Queued;
+    enter(turn, step + 1);
+    match next_attempt {
+        Some(attempt_id) if turn.state.is_claimable() => turn.start(lease.executor_id, attempt_id),
+        Some(_) | None => turn.let_go(),
+    }
+    Ok(true)
+}
+
+pub(super) fn delay(
+    turn: &mut Turn<'_>,
+    lease: Lease,
+    failure: Failure,
+    after: Option<Duration>,
+    jitter: f64,
+) -> Moved {
+    turn.demand(&lease)?;
+    let failure = Failure { failed_at: turn.now, ..failure };
+    let first_error_at = *turn.state.first_error_at.get_or_insert(turn.now);
+    let elapsed = turn.now - first_error_at;
+    if elapsed >= TimeDelta::seconds(turn.spec.retry_window_seconds) {
+        let message = format!("tried for too long; the last error was: {}", failure.message);
+        let failure = Failure { reason: Reason::RetryWindowExhausted, message, ..failure };
+        return fail(turn, lease, failure);
+    }
+    // Waiting as long as the trouble has lasted doubles the pause each time, without counting.
+    let backoff = elapsed.clamp(TimeDelta::seconds(1), TimeDelta::seconds(120));
+    let spread = TimeDelta::milliseconds((backoff.num_milliseconds() as f64 * jitter / 4.0) as i64);
+    let shortest = after.and_then(|after| TimeDelta::from_std(after).ok()).unwrap_or(backoff);
+    let message = format!("held up: {}", failure.message);
+    turn.state.last_error = Some(failure.clone());
+    turn.let_go();
+    turn.tell_step(EventKind::StepDelayed, &message);
+    turn.add_detail(Detail::Failure(failure));
+    control::park(turn, Reason::ProviderUnavailable, turn.now + shortest + spread);
+    Ok(true)
+}
+
+pub(super) fn fail(turn: &mut Turn<'_>, lease: Lease, failure: Failure) -> Moved {
+    turn.demand(&lease)?;
+    let failure = Failure { failed_at: turn.now, ..failure };
+    turn.state.last_error = Some(failure.clone());
+    if turn.state.pause_requested {
+        turn.let_go();
+        turn.tell_step(EventKind::StepDelayed, &format!("failed: {}", failure.message));
+        turn.add_detail(Detail::Failure(failure));
+        control::hold(turn, Stand::Queued);
+        return Ok(true);
+    }
+    turn.fail(failure);
+    Ok(true)
+}
+
+pub(super) fn release(turn: &mut Turn<'_>, lease: Lease) -> Moved {
+    turn.demand(&lease)?;
+    turn.let_go();
+    turn.tell_step(EventKind::AttemptReleased, "given back by its executor");
+    control::queue(turn);
+    Ok(true)
+}
+
+pub(super) fn lose(turn: &mut Turn<'_>, lease: Lease) -> Moved {
+    turn.demand(&lease)?;
+    turn.let_go();
+    turn.state.attempts += 1;
+    let losses = turn.state.attempts;
+    turn.tell_step(EventKind::AttemptLost, &format!("lost its executor ({losses})"));
+    // One too many is an end, also for a job that was asked to pause.
+    if losses > turn.spec.max_attempts {
+        let message = format!("lost its executor {losses} {}", plural(losses, "time"));
+        turn.fail(Failure {
+            reason: Reason::RecoveriesExhausted,
+            message,
+            provider_request_id: None,
+            failed_at: turn.now,
+        });
+        return Ok(true);
+    }
+    // 200 ms, 800 ms, 3.2 s, …, half a minute: a step that kills its executor must not kill one a second.
+    let pause_ms =
+        200_i64.saturating_mul(4_i64.saturating_pow(losses.unsigned_abs() - 1)).min(30_000);
+    control::park(turn, Reason::AttemptLost, turn.now + TimeDelta::milliseconds(pause_ms));
+    Ok(true)
+}
+
+pub(super) fn due(turn: &mut Turn<'_>) -> bool {
+    let is_due = turn.state.run_at.is_some_and(|run_at| run_at <= turn.now);
+    if turn.state.status != Status::Queued || !is_due {
+        return false;
+    }
+    let step = turn.state.current_step;
+    turn.state.run_at = None;
+    match turn.state.reason {
+        Some(Reason::Scheduled) => enter(turn, step),
+        Some(Reason::Waiting) => {
+            turn.checkpoint(None, None);
+            turn.tell_step(EventKind::StepFinished, "has waited");
+            enter(turn, step + 1);
+        }
+        // Parked in a run step: now it can be claimed, and its reason stays until it is.
+        Some(_) | None => {}
+    }
+    true
+}

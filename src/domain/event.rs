@@ -1,0 +1,156 @@
+//! Events: the history of a job, one line each, numbered from 1 without gaps.
+//!
+//! Each carries the status and reason of the job after it, so that nobody has to fold the history to know the present.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::approval::{Door, Verdict};
+use super::id::ApprovalId;
+use super::job::{Failure, Reason, Status};
+use super::word::Word;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// The job was stored.
+    JobSubmitted,
+    /// An executor began an attempt at a step.
+    StepStarted,
+    /// A step's checkpoint was stored.
+    StepFinished,
+    /// A wait step began.
+    StepWaiting,
+    /// An attempt ended with an error that passes by itself.
+    StepDelayed,
+    /// An attempt's executor died.
+    AttemptLost,
+    /// An attempt was given back by its executor, or aborted by a pause.
+    AttemptReleased,
+    /// People were asked.
+    ApprovalRequested,
+    /// One of them decided.
+    ApprovalDecided,
+    /// Nobody decided in time.
+    ApprovalExpired,
+    /// A pause was asked for while an attempt was in hand.
+    PauseRequested,
+    /// The job was paused.
+    JobPaused,
+    /// The job goes on.
+    JobResumed,
+    /// The job begins again.
+    JobRetried,
+    /// Every step is done.
+    JobCompleted,
+    /// The job ended in a step that failed.
+    JobFailed,
+    /// The job was ended by a person.
+    JobCancelled,
+}
+
+impl Word for EventKind {}
+
+/// One line of a job's history.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// Its number, from 1.
+    pub sequence: i32,
+    /// When it happened.
+    pub occurred_at: DateTime<Utc>,
+    /// What happened.
+    pub kind: EventKind,
+    /// The job's status after it.
+    pub status: Status,
+    /// The job's reason after it.
+    pub reason: Option<Reason>,
+    /// The step it concerns; 0 if none.
+    pub step: i32,
+    /// The revision of the job.
+    pub revision: i32,
+    /// Which attempt at the step; 0 if none.
+    pub attempt: i32,
+    /// Who did it.
+    pub actor: String,
+    /// One line to read.
+    pub message: String,
+    /// More of it.
+    pub detail: Option<Detail>,
+}
+
+/// What some events carry beside their line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// The approval that was requested.
+    ApprovalRequested(Asked),
+    /// The vote.
+    Decision(Decision),
+    /// The error.
+    Failure(Failure),
+}
+
+/// A request for a decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Its id.
+    pub approval_id: ApprovalId,
+    /// What is asked.
+    pub note: String,
+    /// How many must approve.
+    pub quorum: i32,
+    /// When it expires.
+    pub deadline_at: DateTime<Utc>,
+}
+
+/// One vote.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// What was decided.
+    pub verdict: Verdict,
+    /// Who decided: an approver's number or the name the caller gave, unmasked.
+    pub voter: String,
+    /// The way it came in.
+    pub door: Door,
+    /// What they said.
+    pub comment: String,
+    /// When.
+    pub decided_at: DateTime<Utc>,
+}
+
+/// What a notice tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeKind {
+    /// A decision is asked for.
+    ApprovalRequested,
+    /// The job has completed.
+    Completed,
+    /// The job has failed.
+    Failed,
+    /// The job was cancelled.
+    Cancelled,
+}
+
+impl Word for NoticeKind {}
+
+/// How far a notice has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// Waiting to be sent, or to be tried again.
+    Pending,
+    /// On its way.
+    Sending,
+    /// The channel took it.
+    Sent,
+    /// The channel refused it for good.
+    Failed,
+    /// Overtaken by events before it was sent.
+    Superseded,
+    /// Whether the channel took it will never be known.
+    Unconfirmed,
+}
+
+impl Word for Delivery {}

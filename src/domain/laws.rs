@@ -1,0 +1,389 @@
+//! The laws of the state machine, tried on random lives of random jobs.
+//!
+//! A life is a specification and a list of actions, most of them possible and some of them absurd.
+//! After each step everything that must always hold is checked, and what a repeated action must answer.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::approval::{ApprovalStatus, Door, Verdict};
+use super::event::EventKind;
+use super::id::{ApprovalId, AttemptId, ExecutorId};
+use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
+use super::money::Usage;
+use super::spec::{ApprovalSpec, RunSpec, Spec, StepSpec, WaitSpec, Work};
+use super::state::{Action, Ballot, Refusal, Transition, next, submit};
+use super::submission::{ContextMode, TimeoutPolicy};
+
+/// What the generator asks for; what it becomes depends on the job.
+#[derive(Clone, Debug)]
+enum Wish {
+    Claim,
+    Finish { straight_on: bool },
+    Delay { after_seconds: u64 },
+    Fail,
+    Release,
+    StaleFinish,
+    Lose,
+    Due,
+    Expire { delivered: bool },
+    Pause { now: bool },
+    Resume,
+    Cancel,
+    Retry { from_step: Option<i32> },
+    Vote { verdict: Verdict, voter: u8 },
+    LetTimePass { seconds: i64 },
+}
+
+fn wishes() -> impl Strategy<Value = Wish> {
+    let verdict = prop_oneof![3 => Just(Verdict::Approve), 1 => Just(Verdict::Reject)];
+    prop_oneof![
+        6 => Just(Wish::Claim),
+        6 => any::<bool>().prop_map(|straight_on| Wish::Finish { straight_on }),
+        2 => (0_u64..400).prop_map(|after_seconds| Wish::Delay { after_seconds }),
+        1 => Just(Wish::Fail),
+        1 => Just(Wish::Release),
+        1 => Just(Wish::StaleFinish),
+        2 => Just(Wish::Lose),
+        4 => Just(Wish::Due),
+        2 => any::<bool>().prop_map(|delivered| Wish::Expire { delivered }),
+        2 => any::<bool>().prop_map(|now| Wish::Pause { now }),
+        3 => Just(Wish::Resume),
+        1 => Just(Wish::Cancel),
+        2 => proptest::option::of(-1_i32..7).prop_map(|from_step| Wish::Retry { from_step }),
+        5 => (verdict, 0_u8..3).prop_map(|(verdict, voter)| Wish::Vote { verdict, voter }),
+        4 => (0_i64..200).prop_map(|seconds| Wish::LetTimePass { seconds }),
+    ]
+}
+
+fn works() -> impl Strategy<Value = Work> {
+    let policies = [TimeoutPolicy::Fail, TimeoutPolicy::Approve, TimeoutPolicy::Reject];
+    let policy = proptest::sample::select(policies.to_vec());
+    prop_oneof![
+        3 => Just(Work::Run(RunSpec {
+            prompt: "p".to_owned(), system: None, model: "m".to_owned(), max_tokens: 1, web_search: None,
+            context: ContextMode::None, timeout_seconds: 1, idle_timeout_seconds: 1,
+        })),
+        2 => (1_i32..3, 1_i64..300, policy).prop_map(|(quorum, timeout_seconds, on_timeout)| {
+            let approvers = vec!["+15550100".to_owned(), "+15550101".to_owned()];
+            Work::Approval(ApprovalSpec { note: String::new(), approvers, quorum, timeout_seconds, on_timeout })
+        }),
+        1 => (0_i64..60).prop_map(|seconds| Work::Wait(WaitSpec::DurationSeconds(seconds))),
+        1 => Just(Work::Wait(WaitSpec::DurationSeconds(0))),
+        1 => (-60_i64..60).prop_map(|seconds| {
+            Work::Wait(WaitSpec::UntilAt(start() + TimeDelta::seconds(seconds)))
+        }),
+    ]
+}
+
+fn specs() -> impl Strategy<Value = Spec> {
+    let steps = proptest::collection::vec(works(), 1..6);
+    (steps, 0_i32..3, 0_i64..600, proptest::option::of(-30_i64..60)).prop_map(
+        |(works, max_attempts, retry_window_seconds, run_in)| Spec {
+            task: String::new(),
+            system: None,
+            steps: works.into_iter().map(|work| StepSpec { name: None, work }).collect(),
+            max_attempts,
+            retry_window_seconds,
+            notify: vec!["+15550100".to_owned(), "+15550102".to_owned()],
+            language: None,
+            labels: BTreeMap::default(),
+            priority: 0,
+            run_at: run_in.map(|seconds| start() + TimeDelta::seconds(seconds)),
+        },
+    )
+}
+
+fn start() -> DateTime<Utc> {
+    DateTime::from_timestamp(1_764_000_000, 0).expect("a time")
+}
+
+/// An approval that was asked, how it stands, and who has voted how.
+type Asked = (ApprovalId, ApprovalStatus, Vec<(String, Verdict)>);
+
+/// A job's life so far, and what is known of it besides its row.
+struct Life<'a> {
+    spec: &'a Spec,
+    state: JobState,
+    now: DateTime<Utc>,
+    checkpoints: HashSet<(i32, i32)>,
+    approvals: Vec<Asked>,
+}
+
+impl<'a> Life<'a> {
+    fn begin(spec: &'a Spec) -> Result<Self, TestCaseError> {
+        let nothing = JobState::new(spec.step_count(), start());
+        let (checkpoints, approvals) = (HashSet::new(), Vec::new());
+        let mut life = Self { spec, state: nothing.clone(), now: start(), checkpoints, approvals };
+        life.take(&nothing, submit(spec, "client", start()))?;
+        Ok(life)
+    }
+
+    fn lease(&self) -> Lease {
+        Lease {
+            executor_id: self.state.executor_id.unwrap_or(ExecutorId(Uuid::nil())),
+            epoch: self.state.epoch,
+            attempt_id: self.state.attempt_id.unwrap_or(AttemptId(Uuid::nil())),
+        }
+    }
+
+    fn action(&self, wish: &Wish) -> Option<Action> {
+        let lease = self.lease();
+        Some(match wish.clone() {
+            Wish::Claim => {
+                Action::Claim { executor_id: ExecutorId::new(), attempt_id: AttemptId::new() }
+            }
+            Wish::Finish { straight_on } => Action::Finish {
+                lease,
+                result: Box::new(result()),
+                next_attempt: straight_on.then(AttemptId::new),
+            },
+            Wish::StaleFinish => Action::Finish {
+                lease: Lease { epoch: lease.epoch - 1, ..lease },
+                result: Box::new(result()),
+                next_attempt: None,
+            },
+            Wish::Delay { after_seconds } => Action::Delay {
+                lease,
+                failure: failure(Reason::ProviderUnavailable, self.now),
+                after: (after_seconds > 0).then(|| Duration::from_secs(after_seconds)),
+                jitter: 0.5,
+            },
+            Wish::Fail => {
+                Action::Fail { lease, failure: failure(Reason::ProviderRejected, self.now) }
+            }
+            Wish::Release => Action::Release { lease },
+            Wish::Lose => Action::Lose { lease },
+            Wish::Due => Action::Due,
+            Wish::Expire { delivered } => Action::Expire { delivered },
+            Wish::Pause { now } => Action::Pause { now },
+            Wish::Resume => Action::Resume,
+            Wish::Cancel => Action::Cancel { comment: String::new() },
+            Wish::Retry { from_step } => Action::Retry { from_step },
+            Wish::Vote { verdict, voter: nth } => {
+                let (approval_id, status, cast) = self.approvals.last()?.clone();
+                let voter = format!("+1555010{nth}");
+                let (door, comment) = (Door::Link, String::new());
+                Action::Vote(Ballot {
+                    approval_id,
+                    status,
+                    votes: cast,
+                    verdict,
+                    voter,
+                    door,
+                    comment,
+                })
+            }
+            Wish::LetTimePass { .. } => return None,
+        })
+    }
+
+    fn live(&mut self, wish: &Wish) -> Result<(), TestCaseError> {
+        if let Wish::LetTimePass { seconds } = wish {
+            self.now += TimeDelta::seconds(*seconds);
+        }
+        let Some(action) = self.action(wish) else { return Ok(()) };
+        let before = self.state.clone();
+        match next(&before, self.spec, action.clone(), "actor", self.now) {
+            Ok(None) => {}
+            Ok(Some(transition)) => {
+                prop_assert!(may_move(&before, &action), "{action:?} moved {before:?}");
+                self.take(&before, transition)?;
+                self.repeat(wish)?;
+            }
+            Err(refusal) => {
+                let lost = refusal == Refusal::LeaseLost;
+                let by_lease = matches!(
+                    action,
+                    Action::Finish { .. }
+                        | Action::Delay { .. }
+                        | Action::Fail { .. }
+                        | Action::Release { .. }
+                        | Action::Lose { .. }
+                );
+                prop_assert_eq!(lost, by_lease, "{:?} of {:?}", action, before);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, before: &JobState, transition: Transition) -> Result<(), TestCaseError> {
+        let after = &transition.state;
+        check_row(after, self.spec)?;
+        check_history(before, &transition)?;
+        check_notices(&transition, self.spec)?;
+        prop_assert!(after.epoch >= before.epoch && after.revision >= before.revision);
+        for checkpoint in &transition.checkpoints {
+            let key = (checkpoint.step, checkpoint.revision);
+            prop_assert!(self.checkpoints.insert(key), "step {key:?} was checkpointed twice");
+        }
+        if let Some((approval_id, decision)) = &transition.vote {
+            let is_over = before.deadline_at.is_some_and(|deadline_at| deadline_at <= self.now)
+                || before.left_ms == Some(0);
+            prop_assert!(!is_over || decision.door == Door::Timeout, "a vote after the deadline");
+            let found = self.approvals.iter_mut().find(|(id, _, _)| id == approval_id);
+            let (_, _, votes) = found.expect("a vote is cast for an approval that was asked");
+            prop_assert!(votes.iter().all(|(voter, _)| *voter != decision.voter), "voted twice");
+            votes.push((decision.voter.clone(), decision.verdict));
+        }
+        if let Some((approval_id, status)) = transition.closed {
+            let found = self.approvals.iter_mut().find(|(id, _, _)| *id == approval_id);
+            let (_, was, _) = found.expect("what is closed was asked");
+            prop_assert_eq!(*was, ApprovalStatus::Pending, "one outcome per approval");
+            *was = status;
+        }
+        if let Some((_, asked, _)) = &transition.asked {
+            self.approvals.push((asked.approval_id, ApprovalStatus::Pending, Vec::new()));
+        }
+        let open = |(id, status, _): &Asked| {
+            (*status == ApprovalStatus::Pending) == (after.approval_id == Some(*id))
+        };
+        prop_assert!(self.approvals.iter().all(open), "the row and the approvals disagree");
+        self.state = transition.state;
+        Ok(())
+    }
+
+    /// A control action that has taken effect changes nothing when it is repeated, and is not refused.
+    fn repeat(&self, wish: &Wish) -> Result<(), TestCaseError> {
+        let idempotent =
+            matches!(wish, Wish::Pause { .. } | Wish::Resume | Wish::Cancel | Wish::Vote { .. });
+        if !idempotent || (matches!(wish, Wish::Resume) && self.state.status.is_terminal()) {
+            return Ok(());
+        }
+        // The same vote is meant for the same approval, even where another was asked by it.
+        let action = match (self.action(wish), wish) {
+            (Some(Action::Vote(ballot)), Wish::Vote { .. }) => {
+                let cast =
+                    |votes: &[(String, Verdict)]| votes.iter().any(|(who, _)| *who == ballot.voter);
+                let asked = self.approvals.iter().rev().find(|(_, _, votes)| cast(votes));
+                let (approval_id, status, votes) = asked.expect("the vote was cast").clone();
+                Action::Vote(Ballot { approval_id, status, votes, ..ballot })
+            }
+            (Some(action), _) => action,
+            (None, _) => return Ok(()),
+        };
+        // Pausing a running job twice is one request; only `now` does more, and has done it.
+        let again = next(&self.state, self.spec, action, "actor", self.now);
+        prop_assert!(matches!(again, Ok(None)), "{wish:?} again: {again:?}");
+        Ok(())
+    }
+}
+
+/// A paused job moves only by people, a terminal one only by retry, a running one only under its lease or by force.
+fn may_move(before: &JobState, action: &Action) -> bool {
+    let by_people = matches!(action, Action::Resume | Action::Cancel { .. } | Action::Vote(_));
+    match before.status {
+        Status::Paused => by_people,
+        Status::Failed | Status::Cancelled => matches!(action, Action::Retry { .. }),
+        Status::Completed => false,
+        Status::Queued | Status::Running | Status::AwaitingApproval => {
+            !matches!(action, Action::Retry { .. })
+        }
+    }
+}
+
+/// The same as the table's CHECKs, and what the engine relies on besides.
+fn check_row(state: &JobState, spec: &Spec) -> Result<(), TestCaseError> {
+    let status = state.status;
+    prop_assert!((1..=state.step_count).contains(&state.current_step));
+    prop_assert_eq!(status == Status::Running, state.executor_id.is_some());
+    prop_assert_eq!(status == Status::Running, state.attempt_id.is_some());
+    prop_assert!(state.run_at.is_none() || matches!(status, Status::Queued | Status::Paused));
+    prop_assert!(!state.pause_requested || status == Status::Running);
+    prop_assert_eq!(status == Status::Paused, state.paused_from.is_some());
+    let awaits = status == Status::AwaitingApproval;
+    prop_assert!(!awaits || (state.approval_id.is_some() && state.deadline_at.is_some()));
+    prop_assert!(awaits || state.deadline_at.is_none());
+    prop_assert!(state.kept_verdict.is_none() || status == Status::Paused);
+    prop_assert_eq!(status.is_terminal(), state.finished_at.is_some());
+    prop_assert!(status != Status::Completed || state.attempts == 0, "a checkpoint ends trouble");
+    let work = spec.find_step(state.current_step).map(|step| &step.work);
+    if state.is_claimable() || status == Status::Running {
+        prop_assert!(matches!(work, Some(Work::Run(_))), "only run steps are claimed");
+    }
+    prop_assert!(!awaits || matches!(work, Some(Work::Approval(_))));
+    Ok(())
+}
+
+fn check_history(before: &JobState, transition: &Transition) -> Result<(), TestCaseError> {
+    let after = &transition.state;
+    let sequences: Vec<i32> = transition.events.iter().map(|event| event.sequence).collect();
+    let expected: Vec<i32> = (before.last_sequence + 1..=after.last_sequence).collect();
+    prop_assert_eq!(sequences, expected, "the history has no gap");
+    let told = transition.events.last().map(|last| (last.status, last.reason));
+    let told = told.unwrap_or((before.status, before.reason));
+    prop_assert_eq!(told, (after.status, after.reason), "the last event tells how the job stands");
+    Ok(())
+}
+
+fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseError> {
+    for event in &transition.events {
+        let told: Vec<&str> = transition
+            .notices
+            .iter()
+            .filter(|(sequence, _, _)| *sequence == event.sequence)
+            .map(|(_, _, recipient)| recipient.as_str())
+            .collect();
+        let ends = [EventKind::JobCompleted, EventKind::JobFailed, EventKind::JobCancelled];
+        let expected: Vec<&str> = if ends.contains(&event.kind) {
+            spec.notify.iter().map(String::as_str).collect()
+        } else if event.kind == EventKind::ApprovalRequested {
+            vec!["+15550100", "+15550101"]
+        } else {
+            Vec::new()
+        };
+        prop_assert_eq!(told, expected, "each is told once of {:?}", event.kind);
+    }
+    Ok(())
+}
+
+fn result() -> StepResult {
+    StepResult {
+        output: "o".to_owned(),
+        content: "[]".to_owned(),
+        citations: Vec::new(),
+        usage: Usage::default(),
+        cost_usd: None,
+        model: "m".to_owned(),
+        stop_reason: "end_turn".to_owned(),
+    }
+}
+
+fn failure(reason: Reason, failed_at: DateTime<Utc>) -> Failure {
+    Failure { reason, message: "trouble".to_owned(), provider_request_id: None, failed_at }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn the_laws_hold_in_every_life(spec in specs(), wishes in proptest::collection::vec(wishes(), 0..60)) {
+        let mut life = Life::begin(&spec)?;
+        for wish in &wishes {
+            life.live(wish)?;
+        }
+    }
+
+    #[test]
+    fn every_life_that_is_helped_along_ends(spec in specs()) {
+        let mut life = Life::begin(&spec)?;
+        for _ in 0..40 {
+            life.live(&Wish::LetTimePass { seconds: 61 })?;
+            for wish in [
+                Wish::Due,
+                Wish::Claim,
+                Wish::Finish { straight_on: true },
+                Wish::Vote { verdict: Verdict::Approve, voter: 0 },
+                Wish::Vote { verdict: Verdict::Approve, voter: 1 },
+                Wish::Expire { delivered: false },
+            ] {
+                life.live(&wish)?;
+            }
+        }
+        prop_assert!(life.state.status.is_terminal(), "stuck at {:?}", life.state);
+    }
+}

@@ -1,0 +1,145 @@
+//! The specification of a job: its submission with every default filled in, frozen at submit for the job's whole life.
+//!
+//! A server whose defaults change later still runs old jobs as they were submitted.
+//! `VERSION` says which shape this is; a server claims only jobs whose version it understands.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::submission::{ContextMode, TimeoutPolicy};
+
+/// The version of the shape below.
+pub const VERSION: i32 = 1;
+
+/// A job with every default filled in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// What the job is for.
+    pub task: String,
+    /// The steps, in order; never empty.
+    pub steps: Vec<StepSpec>,
+    /// The system prompt of run steps that have none of their own.
+    pub system: Option<String>,
+    /// How many lost attempts one step survives.
+    pub max_attempts: i32,
+    /// How long a step is tried again after errors that pass by themselves.
+    pub retry_window_seconds: i64,
+    /// Who is told the end.
+    pub notify: Vec<String>,
+    /// The language of notices and pages, if one was chosen.
+    pub language: Option<String>,
+    /// Labels to select by.
+    pub labels: BTreeMap<String, String>,
+    /// Higher is claimed first.
+    pub priority: i32,
+    /// Not before this moment.
+    pub run_at: Option<DateTime<Utc>>,
+}
+
+/// One step with every default filled in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepSpec {
+    /// The name others refer to it by.
+    pub name: Option<String>,
+    /// What it does.
+    #[serde(flatten)]
+    pub work: Work,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Work {
+    /// Ask a language model.
+    Run(RunSpec),
+    /// Wait for a person.
+    Approval(ApprovalSpec),
+    /// Wait for time.
+    Wait(WaitSpec),
+}
+
+/// A question to a language model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// The template of what is asked.
+    pub prompt: String,
+    /// A system prompt of its own.
+    pub system: Option<String>,
+    /// The model's exact id.
+    pub model: String,
+    /// The most tokens the answer may have.
+    pub max_tokens: u32,
+    /// What it may search, if anything.
+    pub web_search: Option<WebSearchSpec>,
+    /// What it sees of the steps before.
+    pub context: ContextMode,
+    /// The longest one call may take.
+    pub timeout_seconds: u32,
+    /// The longest silence within a call.
+    pub idle_timeout_seconds: u32,
+}
+
+/// What a model may search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WebSearchSpec {
+    /// The most searches in one call.
+    pub max_uses: u32,
+    /// Search only these domains.
+    pub allowed_domains: Vec<String>,
+    /// Never search these domains.
+    pub blocked_domains: Vec<String>,
+}
+
+/// A request for a decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalSpec {
+    /// What is asked.
+    pub note: String,
+    /// Who may decide; empty if nobody is told, and the decision comes in through a door.
+    pub approvers: Vec<String>,
+    /// How many must approve.
+    pub quorum: i32,
+    /// How long they have.
+    pub timeout_seconds: i64,
+    /// What happens then.
+    pub on_timeout: TimeoutPolicy,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitSpec {
+    /// So many seconds from when the step is reached.
+    DurationSeconds(i64),
+    /// Until this moment.
+    UntilAt(DateTime<Utc>),
+}
+
+impl Spec {
+    /// The step of this number, counted from 1.
+    pub fn find_step(&self, step: i32) -> Option<&StepSpec> {
+        usize::try_from(step).ok()?.checked_sub(1).and_then(|at| self.steps.get(at))
+    }
+
+    /// How many steps there are.
+    pub fn step_count(&self) -> i32 {
+        i32::try_from(self.steps.len()).expect("a validated job has at most 1,000 steps")
+    }
+}
+
+/// What the server fills in where a submission says nothing.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// The model's exact id.
+    pub model: String,
+    /// The most tokens an answer may have.
+    pub max_tokens: u32,
+    /// Who is told and asked.
+    pub notify: Vec<String>,
+    /// The language of notices and pages.
+    pub language: Option<String>,
+    /// What a model sees of the steps before; differs by door.
+    pub context: ContextMode,
+}

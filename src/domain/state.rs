@@ -1,0 +1,183 @@
+//! The state machine: one pure function that says what any action makes of any job, or why it may not.
+//!
+//! In goes the hot row as the lock shows it, the frozen specification, an action, an actor and the time;
+//! out comes a `Transition`: the new row and everything that has to be stored with it in the same transaction.
+//! Every match over statuses is exhaustive, so that a new status cannot be forgotten anywhere.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::approval::{ApprovalStatus, Door, Verdict};
+use super::enter::enter;
+use super::event::{Asked, Decision, Event, EventKind, NoticeKind};
+use super::id::{ApprovalId, AttemptId, ExecutorId};
+use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
+use super::spec::Spec;
+use super::turn::{Turn, plural};
+use super::{attempt, control, decide};
+
+/// Something that may happen to a job.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// An executor takes the job from the queue.
+    Claim { executor_id: ExecutorId, attempt_id: AttemptId },
+    /// The attempt succeeded; with a next attempt's id the executor goes straight on.
+    Finish { lease: Lease, result: Box<StepResult>, next_attempt: Option<AttemptId> },
+    /// The attempt met an error that passes by itself: try again, not before `after` if that is known.
+    Delay { lease: Lease, failure: Failure, after: Option<Duration>, jitter: f64 },
+    /// The attempt met an error for good.
+    Fail { lease: Lease, failure: Failure },
+    /// The executor gives the attempt back, uncounted.
+    Release { lease: Lease },
+    /// The sweeper finds that the executor which holds this lease is dead.
+    Lose { lease: Lease },
+    /// The sweeper finds that a parked job is due.
+    Due,
+    /// The sweeper finds that an approval's time is over; `delivered` if a request is known to have arrived.
+    Expire { delivered: bool },
+    /// Hold the job; `now` aborts the attempt in hand.
+    Pause { now: bool },
+    /// Let it go on.
+    Resume,
+    /// End it.
+    Cancel { comment: String },
+    /// Begin again.
+    Retry { from_step: Option<i32> },
+    /// Decide an approval.
+    Vote(Ballot),
+}
+
+/// A vote, and how the approval it is meant for stands, read after the job was locked.
+#[derive(Clone, Debug)]
+pub struct Ballot {
+    /// The approval that is meant.
+    pub approval_id: ApprovalId,
+    /// How it stands.
+    pub status: ApprovalStatus,
+    /// Who has voted, and how.
+    pub votes: Vec<(String, Verdict)>,
+    /// What is decided now.
+    pub verdict: Verdict,
+    /// Who decides.
+    pub voter: String,
+    /// The way it comes in.
+    pub door: Door,
+    /// What they say.
+    pub comment: String,
+}
+
+/// Why an action may not be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It contradicts the status.
+    #[error("the job is {}", super::word::Word::word(.status).replace('_', " "))]
+    Conflict { status: Status },
+    /// The job has asked more than one approval.
+    #[error("the job has asked more than one approval: say which is meant")]
+    ApprovalIdRequired,
+    /// The approval is closed, and not in the way that is asked for.
+    #[error("the approval is {} already", super::word::Word::word(.status))]
+    ApprovalClosed { status: ApprovalStatus },
+    /// The voter has decided the other way.
+    #[error("this approver has already decided to {}", super::word::Word::word(.verdict))]
+    AlreadyVoted { verdict: Verdict },
+    /// There is no such step to begin at.
+    #[error("must be from 1 to {last}")]
+    StepOutOfRange { last: i32 },
+    /// The lease is no longer the one that may move the job.
+    #[error("the lease is lost")]
+    LeaseLost,
+}
+
+/// What has to be stored together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Transition {
+    /// The row as it will be.
+    pub state: JobState,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+    /// The steps that were finished.
+    pub checkpoints: Vec<Checkpoint>,
+    /// The approval that was asked, with its step and who is asked.
+    pub asked: Option<(i32, Asked, Vec<String>)>,
+    /// The approval that was closed, and how.
+    pub closed: Option<(ApprovalId, ApprovalStatus)>,
+    /// The vote that was cast, and for which approval.
+    pub vote: Option<(ApprovalId, Decision)>,
+    /// Who is to be told what, by which event.
+    pub notices: Vec<(i32, NoticeKind, String)>,
+    /// Notices that wait in the outbox are overtaken.
+    pub supersedes_notices: bool,
+}
+
+/// The stored result of a finished step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checkpoint {
+    /// Which step.
+    pub step: i32,
+    /// In which revision.
+    pub revision: i32,
+    /// By which attempt, for a run step.
+    pub attempt_id: Option<AttemptId>,
+    /// What it produced, for a run step.
+    pub result: Option<StepResult>,
+    /// When it was begun.
+    pub started_at: DateTime<Utc>,
+    /// When it was finished.
+    pub finished_at: DateTime<Utc>,
+}
+
+/// What an action makes of a job: `None` if it had taken effect already.
+pub fn next(
+    state: &JobState,
+    spec: &Spec,
+    action: Action,
+    actor: &str,
+    now: DateTime<Utc>,
+) -> Result<Option<Transition>, Refusal> {
+    let mut turn = Turn::new(state.clone(), spec, actor, now);
+    let changed = match action {
+        Action::Claim { executor_id, attempt_id } => {
+            attempt::claim(&mut turn, executor_id, attempt_id)
+        }
+        Action::Finish { lease, result, next_attempt } => {
+            attempt::finish(&mut turn, lease, *result, next_attempt)
+        }
+        Action::Delay { lease, failure, after, jitter } => {
+            attempt::delay(&mut turn, lease, failure, after, jitter)
+        }
+        Action::Fail { lease, failure } => attempt::fail(&mut turn, lease, failure),
+        Action::Release { lease } => attempt::release(&mut turn, lease),
+        Action::Lose { lease } => attempt::lose(&mut turn, lease),
+        Action::Due => Ok(attempt::due(&mut turn)),
+        Action::Expire { delivered } => Ok(decide::expire(&mut turn, delivered)),
+        Action::Pause { now } => control::pause(&mut turn, now),
+        Action::Resume => control::resume(&mut turn),
+        Action::Cancel { comment } => control::cancel(&mut turn, &comment),
+        Action::Retry { from_step } => control::retry(&mut turn, from_step),
+        Action::Vote(ballot) => decide::vote(&mut turn, ballot),
+    }?;
+    Ok(changed.then(|| turn.close(state)))
+}
+
+/// The birth of a job: stored, then entered, or parked until its `run_at`.
+pub fn submit(spec: &Spec, actor: &str, now: DateTime<Utc>) -> Transition {
+    let state = JobState::new(spec.step_count(), now);
+    let mut turn = Turn::new(state.clone(), spec, actor, now);
+    let count = spec.step_count();
+    turn.tell(
+        EventKind::JobSubmitted,
+        0,
+        format!("submitted with {count} {}", plural(count, "step")),
+    );
+    match spec.run_at {
+        Some(run_at) if run_at > now => {
+            turn.state.run_at = Some(run_at);
+            turn.state.reason = Some(Reason::Scheduled);
+        }
+        Some(_) | None => enter(&mut turn, 1),
+    }
+    turn.close(&state)
+}

@@ -1,0 +1,300 @@
+//! What a client submits, as it was sent: one type that both doors turn their requests into.
+//!
+//! Absent means that the server's default holds; zero where the API says "0: the default" is the same as absent.
+//! The JSON form is the webhook's; it is also what is stored, compared and fingerprinted.
+//! `Submission::read` takes its form; nothing here has been checked yet: `validate` does that, and `spec` freezes the defaults.
+
+pub mod read;
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::word::Word;
+
+/// A job as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Submission {
+    /// The id the client chose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<String>,
+    /// What the job is for.
+    pub task: String,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// What holds for the whole job.
+    #[serde(skip_serializing_if = "is_default")]
+    pub settings: Settings,
+}
+
+/// One step as it was sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Step {
+    /// Ask a language model.
+    Run(RunStep),
+    /// Wait for a person.
+    Approval(ApprovalStep),
+    /// Wait for time.
+    Wait(WaitStep),
+}
+
+impl Step {
+    /// The step's name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        let (Self::Run(RunStep { name, .. })
+        | Self::Approval(ApprovalStep { name, .. })
+        | Self::Wait(WaitStep { name, .. })) = self;
+        name.as_deref()
+    }
+}
+
+/// A run step as it was sent; the proto's comments say what each field means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented in submission.proto")]
+pub struct RunStep {
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub prompt: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub system: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub max_tokens: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_search: Option<WebSearch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextMode>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub timeout_seconds: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub idle_timeout_seconds: Option<i32>,
+}
+
+/// What the model may search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented in submission.proto")]
+pub struct WebSearch {
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub max_uses: Option<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_domains: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked_domains: Vec<String>,
+}
+
+/// What a run step's model sees of the steps before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextMode {
+    /// The task and the earlier run steps, as turns.
+    Conversation,
+    /// The prompt alone.
+    None,
+}
+
+impl Word for ContextMode {}
+
+/// An approval step as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented in submission.proto")]
+pub struct ApprovalStep {
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub note: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub quorum: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub timeout_seconds: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<TimeoutPolicy>,
+}
+
+/// What happens to an approval that nobody decided in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimeoutPolicy {
+    /// The job fails.
+    Fail,
+    /// As if approved, if a request is known to have been delivered.
+    Approve,
+    /// As if rejected.
+    Reject,
+}
+
+impl Word for TimeoutPolicy {}
+
+/// A wait step as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented in submission.proto")]
+pub struct WaitStep {
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_seconds: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read::moment")]
+    pub until_at: Option<DateTime<Utc>>,
+}
+
+/// What holds for the whole job, as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented in submission.proto")]
+pub struct Settings {
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub max_tokens: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub system: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_window_seconds: Option<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub language: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub priority: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read::moment")]
+    pub run_at: Option<DateTime<Utc>>,
+}
+
+impl Submission {
+    /// The content without the id, as JSON: what is stored as sent.
+    pub fn content(&self) -> Value {
+        let content = Self { job_id: None, ..self.clone() };
+        serde_json::to_value(content).expect("a submission is plain data with text keys")
+    }
+
+    /// A hash of the content, which outlives the content itself.
+    pub fn fingerprint(&self) -> Vec<u8> {
+        Sha256::digest(self.content().to_string().as_bytes()).to_vec()
+    }
+}
+
+/// The first field in which two contents differ, such as `steps[1].note`.
+pub fn find_difference(left: &Value, right: &Value) -> Option<String> {
+    ["task", "steps", "settings"]
+        .iter()
+        .find_map(|field| difference_at(field, left.get(field), right.get(field)))
+}
+
+fn difference_at(path: &str, left: Option<&Value>, right: Option<&Value>) -> Option<String> {
+    match (left, right) {
+        (Some(Value::Object(left)), Some(Value::Object(right))) => {
+            let kind_differs = left.get("type") != right.get("type");
+            if kind_differs {
+                return Some(format!("{path}.type"));
+            }
+            let keys = left.keys().chain(right.keys().filter(|key| !left.contains_key(*key)));
+            keys.into_iter().find_map(|key| {
+                difference_at(&format!("{path}.{key}"), left.get(key), right.get(key))
+            })
+        }
+        (Some(Value::Array(left)), Some(Value::Array(right))) => (0..left.len().max(right.len()))
+            .find_map(|at| difference_at(&format!("{path}[{at}]"), left.get(at), right.get(at))),
+        (left, right) => (left != right).then(|| path.to_owned()),
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Zero is the same as absent, where zero stands for the default.
+fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<i32>, D::Error> {
+    Ok(Option::<i32>::deserialize(from)?.filter(|number| *number != 0))
+}
+
+/// Empty text is the same as absent.
+fn text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.filter(|text| !text.is_empty()))
+}
+
+/// A job id may arrive as a number, as n8n's expressions make them; it is read as text.
+pub fn id_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "job_id must be text or a whole number")]
+    enum Id {
+        Text(String),
+        Whole(i64),
+        Large(u64),
+        Absent,
+    }
+    Ok(match Id::deserialize(from)? {
+        Id::Text(text) => Some(text).filter(|text| !text.is_empty()),
+        Id::Whole(number) => Some(number.to_string()),
+        Id::Large(number) => Some(number.to_string()),
+        Id::Absent => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(value: Value) -> Submission {
+        let Value::Object(sent) = value else { panic!("the test sends an object") };
+        Submission::read(sent).expect("the test's submission parses")
+    }
+
+    #[test]
+    fn the_templates_example_parses_verbatim() {
+        let submission = parse(json!({
+            "job_id": "demo-job-0001", "task": "为一款记账App写推广文案",
+            "steps": [{"type": "run", "prompt": "用中文写一段80字以内的记账App产品简介，风格务实。"},
+                      {"type": "approval", "note": "请审核第一步草稿是否可以对外使用"}]}));
+        assert_eq!(submission.job_id.as_deref(), Some("demo-job-0001"));
+        assert!(
+            matches!(&submission.steps[1], Step::Approval(step) if step.note.starts_with("请审核"))
+        );
+    }
+
+    #[test]
+    fn a_numeric_job_id_is_read_as_text() {
+        assert_eq!(parse(json!({"job_id": 42})).job_id.as_deref(), Some("42"));
+    }
+
+    #[test]
+    fn zero_is_the_same_as_absent_where_zero_means_the_default() {
+        let zero = parse(json!({"steps": [{"type": "run", "prompt": "p", "max_tokens": 0}]}));
+        let absent = parse(json!({"steps": [{"type": "run", "prompt": "p"}]}));
+        assert_eq!(zero.fingerprint(), absent.fingerprint());
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let base = json!({"task": "t", "steps": [{"type": "run", "prompt": "p"}]});
+        let cases = [
+            (json!({"task": "u", "steps": [{"type": "run", "prompt": "p"}]}), Some("task")),
+            (
+                json!({"task": "t", "steps": [{"type": "run", "prompt": "q"}]}),
+                Some("steps[0].prompt"),
+            ),
+            (json!({"task": "t", "steps": [{"type": "wait"}]}), Some("steps[0].type")),
+            (json!({"task": "t", "steps": []}), Some("steps[0]")),
+            (base.clone(), None),
+        ];
+        for (other, expected) in cases {
+            let found = find_difference(&parse(base.clone()).content(), &parse(other).content());
+            assert_eq!(found.as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A transition in the making: the row as it becomes, and all that is stored with it.
+//!
+//! The verbs of the other files are made of these: tell, checkpoint, start, let go, end.
+
+use chrono::{DateTime, Utc};
+
+use super::approval::ApprovalStatus;
+use super::event::{Detail, Event, EventKind, NoticeKind};
+use super::id::{AttemptId, ExecutorId};
+use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
+use super::spec::Spec;
+use super::state::{Checkpoint, Refusal, Transition};
+
+/// Whether anything changed, or why it may not.
+pub(super) type Moved = Result<bool, Refusal>;
+
+/// A transition in the making.
+pub(super) struct Turn<'a> {
+    pub(super) spec: &'a Spec,
+    pub(super) actor: &'a str,
+    pub(super) now: DateTime<Utc>,
+    pub(super) state: JobState,
+    pub(super) out: Transition,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(state: JobState, spec: &'a Spec, actor: &'a str, now: DateTime<Utc>) -> Self {
+        // A statement that waited for a lock began earlier than what it waited for; time must not run backwards.
+        let now = now.max(state.updated_at);
+        let out = Transition {
+            state: state.clone(),
+            events: Vec::new(),
+            checkpoints: Vec::new(),
+            asked: None,
+            closed: None,
+            vote: None,
+            notices: Vec::new(),
+            supersedes_notices: false,
+        };
+        Self { spec, actor, now, state, out }
+    }
+
+    /// Adds an event about a step, or about none if that is 0.
+    pub(super) fn tell(&mut self, kind: EventKind, step: i32, message: String) {
+        self.state.last_sequence += 1;
+        let attempt = if step == self.state.current_step { self.state.attempt } else { 0 };
+        self.out.events.push(Event {
+            sequence: self.state.last_sequence,
+            occurred_at: self.now,
+            kind,
+            status: self.state.status,
+            reason: self.state.reason,
+            step,
+            revision: self.state.revision,
+            attempt,
+            actor: self.actor.to_owned(),
+            message,
+            detail: None,
+        });
+    }
+
+    /// Adds an event about the current step.
+    pub(super) fn tell_step(&mut self, kind: EventKind, what: &str) {
+        let (step, count) = (self.state.current_step, self.state.step_count);
+        self.tell(kind, step, format!("step {step} of {count} {what}"));
+    }
+
+    /// Adds to the event just told.
+    pub(super) fn add_detail(&mut self, detail: Detail) {
+        if let Some(event) = self.out.events.last_mut() {
+            event.detail = Some(detail);
+        }
+    }
+
+    /// Stores the current step as finished.
+    pub(super) fn checkpoint(&mut self, attempt_id: Option<AttemptId>, result: Option<StepResult>) {
+        self.out.checkpoints.push(Checkpoint {
+            step: self.state.current_step,
+            revision: self.state.revision,
+            attempt_id,
+            result,
+            started_at: self.state.step_started_at.unwrap_or(self.now),
+            finished_at: self.now,
+        });
+    }
+
+    /// Begins an attempt at the current step.
+    pub(super) fn start(&mut self, executor_id: ExecutorId, attempt_id: AttemptId) {
+        self.state.status = Status::Running;
+        self.state.reason = None;
+        self.state.executor_id = Some(executor_id);
+        self.state.attempt_id = Some(attempt_id);
+        self.state.attempt += 1;
+        self.state.step_started_at.get_or_insert(self.now);
+        let attempt = self.state.attempt;
+        let again = if attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+        self.tell_step(EventKind::StepStarted, &format!("started{again}"));
+    }
+
+    /// Takes the job out of its executor's hands.
+    pub(super) fn let_go(&mut self) {
+        self.state.executor_id = None;
+        self.state.attempt_id = None;
+    }
+
+    /// Puts the job before a step of which nothing has been done yet.
+    pub(super) fn stand_before(&mut self, step: i32) {
+        self.state.current_step = step;
+        self.state.attempt = 0;
+        self.state.attempts = 0;
+        self.state.first_error_at = None;
+        self.state.last_error = None;
+        self.state.step_started_at = None;
+        self.state.run_at = None;
+        self.state.reason = None;
+    }
+
+    /// Ends the job, tells its people, and closes what was pending.
+    pub(super) fn end(&mut self, status: Status, reason: Option<Reason>, message: String) {
+        self.let_go();
+        self.state.status = status;
+        self.state.reason = reason;
+        self.state.run_at = None;
+        self.state.pause_requested = false;
+        self.state.paused_from = None;
+        self.state.kept_verdict = None;
+        self.state.finished_at = Some(self.now);
+        self.close_approval(ApprovalStatus::Withdrawn);
+        let (event, notice) = match status {
+            Status::Completed => (EventKind::JobCompleted, NoticeKind::Completed),
+            Status::Failed => (EventKind::JobFailed, NoticeKind::Failed),
+            Status::Cancelled => (EventKind::JobCancelled, NoticeKind::Cancelled),
+            Status::Queued | Status::Running | Status::AwaitingApproval | Status::Paused => {
+                unreachable!("a job ends in a terminal status")
+            }
+        };
+        self.out.supersedes_notices = true;
+        self.tell(event, 0, message);
+        let sequence = self.state.last_sequence;
+        let people = self.spec.notify.iter();
+        self.out.notices.extend(people.map(|person| (sequence, notice, person.clone())));
+    }
+
+    /// Ends the job because of an error.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        let (step, count) = (self.state.current_step, self.state.step_count);
+        let message = format!("failed in step {step} of {count}: {}", failure.message);
+        self.state.last_error = Some(failure.clone());
+        self.end(Status::Failed, Some(failure.reason), message);
+        self.add_detail(Detail::Failure(failure));
+    }
+
+    /// Closes the pending approval, if there is one.
+    pub(super) fn close_approval(&mut self, status: ApprovalStatus) {
+        if let Some(approval_id) = self.state.approval_id.take() {
+            self.out.closed = Some((approval_id, status));
+            self.out.supersedes_notices = true;
+        }
+        self.state.votes = 0;
+        self.state.deadline_at = None;
+        self.state.left_ms = None;
+    }
+
+    /// The refusal that names the present status.
+    pub(super) fn conflict(&self) -> Refusal {
+        Refusal::Conflict { status: self.state.status }
+    }
+
+    pub(super) fn demand(&self, lease: &Lease) -> Result<(), Refusal> {
+        if self.state.is_held_by(lease) { Ok(()) } else { Err(Refusal::LeaseLost) }
+    }
+
+    /// The last event tells how the job stands; where nothing was told, the reason stays what the last one told.
+    pub(super) fn close(mut self, before: &JobState) -> Transition {
+        self.state.updated_at = self.now;
+        match self.out.events.last_mut() {
+            Some(last) => {
+                last.status = self.state.status;
+                last.reason = self.state.reason;
+            }
+            None => self.state.reason = before.reason,
+        }
+        self.out.state = self.state;
+        self.out
+    }
+}
+
+/// A noun in the number that fits.
+pub(super) fn plural(count: i32, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}

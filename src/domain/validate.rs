@@ -1,0 +1,355 @@
+//! Validation: a submission goes in, a specification comes out, or every fault it has, each with its field.
+//!
+//! Both doors come through here, and nothing is checked anywhere else.
+//! Fields are named as in the proto's JSON, counted from zero: `steps[1].approval.timeout_seconds`.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Datelike as _, Utc};
+
+use super::id::find_job_id_fault;
+use super::spec::{ApprovalSpec, Defaults, RunSpec, Spec, StepSpec, WaitSpec, WebSearchSpec, Work};
+use super::submission::{
+    ApprovalStep, RunStep, Settings, Step, Submission, TimeoutPolicy, WaitStep, WebSearch,
+};
+use super::template::{Name, Template};
+
+/// The most steps a job may have.
+pub const STEPS_MAX: usize = 1000;
+/// The longest prompt or system prompt, in bytes.
+pub const PROMPT_BYTES_MAX: usize = 1 << 20;
+/// The longest task, note or comment a person reads, in bytes.
+pub const TEXT_BYTES_MAX: usize = 64 << 10;
+/// The longest comment on a decision or a cancel, in bytes.
+pub const COMMENT_BYTES_MAX: usize = 4 << 10;
+const DAY_SECONDS: i32 = 86_400;
+
+/// One fault of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The field, such as `steps[1].run.prompt`.
+    pub field: String,
+    /// What is wrong with it, such as `must not be empty`.
+    pub message: String,
+}
+
+/// The faults found so far.
+#[derive(Debug, Default)]
+pub struct Faults(Vec<Violation>);
+
+impl Faults {
+    /// Notes a fault.
+    pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Violation { field: field.into(), message: message.into() });
+    }
+
+    /// Checks a text: no NUL, which Postgres cannot store, and no more than so many bytes.
+    pub fn check_text(&mut self, field: &str, text: &str, bytes_max: usize) {
+        if text.contains('\0') {
+            self.add(field, "must not contain a NUL character");
+        }
+        if text.len() > bytes_max {
+            self.add(field, format!("must have at most {bytes_max} bytes, has {}", text.len()));
+        }
+    }
+
+    /// Checks a number that was given, and yields it or the default.
+    pub fn check_range(
+        &mut self,
+        field: &str,
+        given: Option<i32>,
+        range: (i32, i32),
+        default: i32,
+    ) -> i32 {
+        let value = given.unwrap_or(default);
+        if value < range.0 || value > range.1 {
+            self.add(field, format!("must be from {} to {}, is {value}", range.0, range.1));
+        }
+        value
+    }
+
+    /// Ok if nothing was found.
+    pub fn into_result(self) -> Result<(), Vec<Violation>> {
+        if self.0.is_empty() { Ok(()) } else { Err(self.0) }
+    }
+}
+
+/// Checks a submission and freezes the defaults into it.
+pub fn freeze(submission: &Submission, defaults: &Defaults) -> Result<Spec, Vec<Violation>> {
+    let mut faults = Faults::default();
+    if let Some(fault) = submission.job_id.as_deref().and_then(find_job_id_fault) {
+        faults.add("job_id", fault);
+    }
+    faults.check_text("task", &submission.task, TEXT_BYTES_MAX);
+    let count = submission.steps.len();
+    if count == 0 || count > STEPS_MAX {
+        faults.add("steps", format!("must have 1 to {STEPS_MAX} steps, has {count}"));
+        return Err(faults.0);
+    }
+    let settings = &submission.settings;
+    check_settings(settings, &mut faults);
+    let names = step_names(&submission.steps, &mut faults);
+    let known = Known { steps: &submission.steps, names: &names, settings, defaults };
+    let steps = submission
+        .steps
+        .iter()
+        .enumerate()
+        .map(|(at, step)| freeze_step(at, step, &known, &mut faults))
+        .collect();
+    let spec = Spec {
+        task: submission.task.clone(),
+        steps,
+        system: settings.system.clone(),
+        max_attempts: settings.max_attempts.unwrap_or(3),
+        retry_window_seconds: settings.retry_window_seconds.unwrap_or(DAY_SECONDS).into(),
+        notify: or_default(&settings.notify, &defaults.notify),
+        language: settings.language.clone().or_else(|| defaults.language.clone()),
+        labels: settings.labels.clone(),
+        priority: settings.priority.unwrap_or(0),
+        run_at: settings.run_at,
+    };
+    faults.into_result().map(|()| spec)
+}
+
+struct Known<'a> {
+    steps: &'a [Step],
+    names: &'a HashMap<&'a str, usize>,
+    settings: &'a Settings,
+    defaults: &'a Defaults,
+}
+
+fn check_settings(settings: &Settings, faults: &mut Faults) {
+    check_model("settings.model", settings.model.as_deref(), faults);
+    faults.check_range("settings.max_tokens", settings.max_tokens, (1, 128_000), 1);
+    let system = settings.system.as_deref().unwrap_or_default();
+    faults.check_text("settings.system", system, PROMPT_BYTES_MAX);
+    faults.check_range("settings.max_attempts", settings.max_attempts, (0, 100), 3);
+    let window = settings.retry_window_seconds;
+    faults.check_range("settings.retry_window_seconds", window, (0, 30 * DAY_SECONDS), 0);
+    faults.check_range("settings.priority", settings.priority, (-1000, 1000), 0);
+    check_people("settings.notify", &settings.notify, faults);
+    check_moment("settings.run_at", settings.run_at, faults);
+    let language = settings.language.as_deref().unwrap_or("en");
+    let well_formed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if language.len() > 35 || !language.chars().all(well_formed) {
+        faults.add("settings.language", "must be a BCP 47 tag such as `zh` or `pt-BR`");
+    }
+    if settings.labels.len() > 64 {
+        faults.add("settings.labels", "must have at most 64 entries");
+    }
+    for (key, value) in &settings.labels {
+        let field = format!("settings.labels[{key:?}]");
+        if key.is_empty() {
+            faults.add(&field, "must have a key that is not empty");
+        }
+        faults.check_text(&field, key, 63);
+        faults.check_text(&field, value, 255);
+    }
+}
+
+fn step_names<'a>(steps: &'a [Step], faults: &mut Faults) -> HashMap<&'a str, usize> {
+    let mut names = HashMap::new();
+    for (at, step) in steps.iter().enumerate() {
+        let Some(name) = step.name() else { continue };
+        let field = format!("steps[{at}].name");
+        let rest = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !starts_well || name.len() > 64 || !name.chars().all(rest) {
+            faults.add(&field, "must be a letter, then letters, digits, `_` or `-`, at most 64");
+        }
+        if let Some(before) = names.insert(name, at) {
+            faults.add(&field, format!("must be unique, is also the name of steps[{before}]"));
+        }
+    }
+    names
+}
+
+fn freeze_step(at: usize, step: &Step, known: &Known<'_>, faults: &mut Faults) -> StepSpec {
+    let work = match step {
+        Step::Run(run) => Work::Run(freeze_run(at, run, known, faults)),
+        Step::Approval(approval) => Work::Approval(freeze_approval(at, approval, known, faults)),
+        Step::Wait(wait) => Work::Wait(freeze_wait(at, wait, faults)),
+    };
+    StepSpec { name: step.name().map(str::to_owned), work }
+}
+
+fn freeze_run(at: usize, run: &RunStep, known: &Known<'_>, faults: &mut Faults) -> RunSpec {
+    let field = |name: &str| format!("steps[{at}].run.{name}");
+    if run.prompt.trim().is_empty() {
+        faults.add(field("prompt"), "must not be empty");
+    }
+    faults.check_text(&field("prompt"), &run.prompt, PROMPT_BYTES_MAX);
+    check_template(at, &field("prompt"), &run.prompt, known, faults);
+    let system = run.system.as_deref().unwrap_or_default();
+    faults.check_text(&field("system"), system, PROMPT_BYTES_MAX);
+    check_model(&field("model"), run.model.as_deref(), faults);
+    let web_search = run
+        .web_search
+        .as_ref()
+        .map(|search| freeze_web_search(&field("web_search"), search, faults));
+    let default_tokens = i32::try_from(known.defaults.max_tokens).unwrap_or(i32::MAX);
+    let default_tokens = known.settings.max_tokens.unwrap_or(default_tokens);
+    let max_tokens =
+        faults.check_range(&field("max_tokens"), run.max_tokens, (1, 128_000), default_tokens);
+    let timeout =
+        faults.check_range(&field("timeout_seconds"), run.timeout_seconds, (1, DAY_SECONDS), 3600);
+    let idle = faults.check_range(
+        &field("idle_timeout_seconds"),
+        run.idle_timeout_seconds,
+        (1, 3600),
+        300,
+    );
+    let settings = known.settings;
+    RunSpec {
+        prompt: run.prompt.clone(),
+        system: run.system.clone(),
+        model: (run.model.as_ref().or(settings.model.as_ref()))
+            .unwrap_or(&known.defaults.model)
+            .clone(),
+        max_tokens: max_tokens.unsigned_abs(),
+        web_search,
+        context: run.context.unwrap_or(known.defaults.context),
+        timeout_seconds: timeout.unsigned_abs(),
+        idle_timeout_seconds: idle.unsigned_abs(),
+    }
+}
+
+fn check_template(at: usize, field: &str, prompt: &str, known: &Known<'_>, faults: &mut Faults) {
+    let template = match Template::parse(prompt) {
+        Ok(template) => template,
+        Err(error) => return faults.add(field, error.to_string()),
+    };
+    for name in template.names() {
+        let (what, found) = match name {
+            Name::Task => continue,
+            Name::StepOutput(step) => {
+                (format!("step_{step}_output"), (*step as usize).checked_sub(1))
+            }
+            Name::NamedOutput(name) => {
+                (format!("{name}.output"), known.names.get(name.as_str()).copied())
+            }
+        };
+        match found.and_then(|found| known.steps.get(found).map(|step| (found, step))) {
+            None => faults.add(field, format!("names `{what}`, and there is no such step")),
+            Some((found, _)) if found >= at => {
+                faults.add(field, format!("names `{what}`, which is not an earlier step"));
+            }
+            Some((_, Step::Run(_))) => {}
+            Some((_, Step::Approval(_) | Step::Wait(_))) => {
+                faults.add(field, format!("names `{what}`, which is not a run step"));
+            }
+        }
+    }
+}
+
+fn freeze_web_search(field: &str, search: &WebSearch, faults: &mut Faults) -> WebSearchSpec {
+    let max_uses = faults.check_range(&format!("{field}.max_uses"), search.max_uses, (1, 100), 5);
+    if !search.allowed_domains.is_empty() && !search.blocked_domains.is_empty() {
+        faults
+            .add(format!("{field}.blocked_domains"), "must be empty where allowed_domains is set");
+    }
+    for (list, domains) in
+        [("allowed_domains", &search.allowed_domains), ("blocked_domains", &search.blocked_domains)]
+    {
+        if domains.len() > 100 {
+            faults.add(format!("{field}.{list}"), "must have at most 100 entries");
+        }
+        for (at, domain) in domains.iter().enumerate() {
+            let bad = |c: char| c.is_whitespace() || c.is_control() || c == '*' || c == ':';
+            if domain.is_empty() || domain.len() > 255 || domain.contains(bad) {
+                faults
+                    .add(format!("{field}.{list}[{at}]"), "must be a domain such as `example.com`");
+            }
+        }
+    }
+    WebSearchSpec {
+        max_uses: max_uses.unsigned_abs(),
+        allowed_domains: search.allowed_domains.clone(),
+        blocked_domains: search.blocked_domains.clone(),
+    }
+}
+
+fn freeze_approval(
+    at: usize,
+    step: &ApprovalStep,
+    known: &Known<'_>,
+    faults: &mut Faults,
+) -> ApprovalSpec {
+    let field = |name: &str| format!("steps[{at}].approval.{name}");
+    faults.check_text(&field("note"), &step.note, TEXT_BYTES_MAX);
+    check_people(&field("approvers"), &step.approvers, faults);
+    let notify = or_default(&known.settings.notify, &known.defaults.notify);
+    let approvers = or_default(&step.approvers, &notify);
+    let most = i32::try_from(approvers.len()).unwrap_or(i32::MAX).max(1);
+    let quorum = faults.check_range(&field("quorum"), step.quorum, (1, most), 1);
+    let longest = 30 * DAY_SECONDS;
+    let timeout = faults.check_range(
+        &field("timeout_seconds"),
+        step.timeout_seconds,
+        (1, longest),
+        DAY_SECONDS,
+    );
+    ApprovalSpec {
+        note: step.note.clone(),
+        approvers,
+        quorum,
+        timeout_seconds: timeout.into(),
+        on_timeout: step.on_timeout.unwrap_or(TimeoutPolicy::Fail),
+    }
+}
+
+fn freeze_wait(at: usize, step: &WaitStep, faults: &mut Faults) -> WaitSpec {
+    match (step.duration_seconds, step.until_at) {
+        (Some(_), None) => {
+            let field = format!("steps[{at}].wait.duration_seconds");
+            let longest = 366 * DAY_SECONDS;
+            let seconds = faults.check_range(&field, step.duration_seconds, (0, longest), 0);
+            WaitSpec::DurationSeconds(seconds.into())
+        }
+        (None, Some(until_at)) => {
+            check_moment(&format!("steps[{at}].wait.until_at"), Some(until_at), faults);
+            WaitSpec::UntilAt(until_at)
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            faults
+                .add(format!("steps[{at}].wait"), "must have either duration_seconds or until_at");
+            WaitSpec::DurationSeconds(0)
+        }
+    }
+}
+
+/// A later year has five digits, which Postgres and we write differently; an earlier one is nobody's.
+fn check_moment(field: &str, moment: Option<DateTime<Utc>>, faults: &mut Faults) {
+    if moment.is_some_and(|moment| !(1..=9999).contains(&moment.year())) {
+        faults.add(field, "must be a time from the year 1 to the year 9999");
+    }
+}
+
+/// Checks the id of a model, if there is one.
+pub fn check_model(field: &str, model: Option<&str>, faults: &mut Faults) {
+    let bad = |c: char| c.is_whitespace() || c.is_control();
+    if model.is_some_and(|model| model.len() > 128 || model.contains(bad)) {
+        faults.add(field, "must be a model's id, at most 128 bytes without spaces");
+    }
+}
+
+/// Checks a list of people, who are phone numbers.
+pub fn check_people(field: &str, people: &[String], faults: &mut Faults) {
+    if people.len() > 64 {
+        faults.add(field, "must have at most 64 entries");
+    }
+    for (at, person) in people.iter().enumerate() {
+        let digits = person.strip_prefix('+').unwrap_or_default();
+        let fits = (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        if !fits || digits.starts_with('0') {
+            faults.add(format!("{field}[{at}]"), "must be a phone number such as `+15550100`");
+        }
+        if people[..at].contains(person) {
+            faults.add(format!("{field}[{at}]"), "must not repeat a number");
+        }
+    }
+}
+
+fn or_default(given: &[String], default: &[String]) -> Vec<String> {
+    if given.is_empty() { default.to_vec() } else { given.to_vec() }
+}
