@@ -5,5 +5,8 @@
 /// WHAT a job is: its states and what moves it between them. Pure.
 pub mod domain;
 
+/// What the system tells of itself: logs, traces, and how a job's trace travels with it.
+pub mod telemetry;
+
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;
