@@ -8,5 +8,8 @@ pub mod domain;
 /// What the system tells of itself: logs, traces, and how a job's trace travels with it.
 pub mod telemetry;
 
+/// WHERE a job is kept: Postgres, and the only SQL.
+pub mod store;
+
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;

@@ -1,0 +1,226 @@
+//! Approvals: every door's decision goes through `decide`, and a link's page is read here.
+//!
+//! How an approval stands and who has voted is read after the job's row is locked, by statements of their own,
+//! so that they see what was committed while the lock was waited for.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::transition::{Acted, lock, read_spec};
+use super::{Store, StoreError, retried};
+use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
+use crate::domain::decide::meant_approval;
+use crate::domain::event::Decision;
+use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::job::{JobState, Status};
+use crate::domain::money::Usd;
+use crate::domain::spec::Spec;
+use crate::domain::state::{Action, Ballot};
+
+/// A decision as it comes in through a door.
+#[derive(Clone, Debug)]
+pub struct Vote {
+    /// The approval that is meant; none means the only one the job has asked.
+    pub approval_id: Option<ApprovalId>,
+    /// What is decided.
+    pub verdict: Verdict,
+    /// Who decides.
+    pub voter: String,
+    /// The door.
+    pub door: Door,
+    /// What they say.
+    pub comment: String,
+}
+
+/// What an approval link opens.
+#[derive(Clone, Debug)]
+pub struct LinkedApproval {
+    /// The job.
+    pub key: JobKey,
+    /// Its row.
+    pub state: JobState,
+    /// Its specification.
+    pub spec: Spec,
+    /// The approval.
+    pub approval_id: ApprovalId,
+    /// The approval step.
+    pub step: i32,
+    /// How the approval stands.
+    pub status: ApprovalStatus,
+    /// How many must approve.
+    pub quorum: i32,
+    /// Who decides through this link.
+    pub approver: String,
+    /// Which button comes first.
+    pub first: Verdict,
+    /// The votes so far, oldest first.
+    pub decisions: Vec<Decision>,
+    /// What is to be decided on: the output of the last run step before the approval.
+    pub draft: Option<String>,
+    /// What the job has cost so far.
+    pub cost_usd: Usd,
+    /// Whether some of its calls have no known cost.
+    pub cost_is_partial: bool,
+    /// When the job was submitted.
+    pub created_at: DateTime<Utc>,
+    /// The time now.
+    pub now: DateTime<Utc>,
+}
+
+impl Store {
+    /// Takes a decision, whichever door it comes through.
+    pub async fn decide(&self, key: &JobKey, vote: &Vote) -> Result<Acted, StoreError> {
+        retried(|| self.decide_once(key, vote)).await
+    }
+
+    async fn decide_once(&self, key: &JobKey, vote: &Vote) -> Result<Acted, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, key).await?;
+        let meant = meant_approval(&locked.state, vote.approval_id)?;
+        let (approval_id, status) = read_approval(&mut tx, key, meant).await?;
+        let votes = read_decisions(&mut tx, key, approval_id).await?;
+        let spec = read_spec(&mut tx, key).await?;
+        let ballot = Ballot {
+            approval_id,
+            status,
+            votes: votes.into_iter().map(|vote| (vote.voter, vote.verdict)).collect(),
+            verdict: vote.verdict,
+            voter: vote.voter.clone(),
+            door: vote.door,
+            comment: vote.comment.clone(),
+        };
+        self.decide_and_commit(tx, key, locked, &spec, Action::Vote(ballot), &vote.voter).await
+    }
+
+    /// The approval behind a link, if the token opens one.
+    pub async fn find_linked_approval(
+        &self,
+        token: &Token,
+    ) -> Result<Option<LinkedApproval>, StoreError> {
+        let mut tx = self.snapshot().await?;
+        let Some(row) = sqlx::query!(
+            r#"-- find_linked_approval
+            select j.job_id, to_jsonb(j) as "state!: Json<JobState>", s.spec as "spec: Json<Spec>",
+              a.approval_id, a.step, a.status, a.quorum, l.approver, l.verdict, j.created_at,
+              -- What is decided on: the last output before the approval, as it is now.
+              (select c.output from longhaul.checkpoint c
+               where c.shard = j.shard and c.job_id = j.job_id and c.step < a.step
+                 and c.revision <= a.revision and c.output is not null
+               order by c.step desc, c.revision desc limit 1) as draft,
+              (select coalesce(sum(m.cost_usd), 0) from longhaul.model_call m
+               where m.shard = j.shard and m.job_id = j.job_id) as "cost_usd!",
+              exists (select from longhaul.model_call m where m.shard = j.shard and m.job_id = j.job_id
+                and m.cost_usd is null and m.outcome <> 'started') as "cost_is_partial!",
+              longhaul.now() as "now!"
+            from longhaul.approval_link l
+            join longhaul.approval a using (shard, job_id, approval_id)
+            join longhaul.job j using (shard, job_id)
+            join longhaul.job_spec s using (shard, job_id)
+            where l.shard = $1 and l.token_hash = $2 and l.revoked_at is null"#,
+            token.shard(),
+            token.hash(),
+        )
+        .fetch_optional(&mut *tx)
+        .await?
+        else {
+            return Ok(None);
+        };
+        let key = JobKey::new(&row.job_id);
+        let approval_id = ApprovalId(row.approval_id);
+        let decisions = read_decisions(&mut tx, &key, approval_id).await?;
+        Ok(Some(LinkedApproval {
+            key,
+            state: row.state.0,
+            spec: row.spec.0,
+            approval_id,
+            step: row.step,
+            status: word("approval", &row.status)?,
+            quorum: row.quorum,
+            approver: row.approver,
+            first: word("approval_link", &row.verdict)?,
+            decisions,
+            draft: row.draft,
+            cost_usd: Usd::from(row.cost_usd),
+            cost_is_partial: row.cost_is_partial,
+            created_at: row.created_at,
+            now: row.now,
+        }))
+    }
+}
+
+impl LinkedApproval {
+    /// Whether a decision can still be made.
+    pub fn is_open(&self) -> bool {
+        let is_pending = self.state.approval_id == Some(self.approval_id);
+        let is_over = self.state.deadline_at.is_some_and(|deadline_at| deadline_at <= self.now);
+        is_pending && !is_over && self.state.left_ms != Some(0)
+    }
+
+    /// Whether the job is held, so that a decision is kept until it goes on.
+    pub fn is_paused(&self) -> bool {
+        self.state.status == Status::Paused
+    }
+}
+
+async fn read_approval(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    meant: Option<ApprovalId>,
+) -> Result<(ApprovalId, ApprovalStatus), StoreError> {
+    let row = sqlx::query!(
+        "-- read_approval
+        select approval_id, status from longhaul.approval
+        where shard = $1 and job_id = $2 and ($3::uuid is null or approval_id = $3)
+        limit 1",
+        key.shard(),
+        key.job_id(),
+        meant.map(|approval_id| approval_id.0),
+    )
+    .fetch_optional(tx)
+    .await?
+    .ok_or_else(|| {
+        let approval_id = meant.unwrap_or(ApprovalId(Uuid::nil()));
+        StoreError::ApprovalNotFound { key: key.clone(), approval_id }
+    })?;
+    Ok((ApprovalId(row.approval_id), word("approval", &row.status)?))
+}
+
+/// The votes of an approval, oldest first.
+pub(super) async fn read_decisions(
+    connection: &mut PgConnection,
+    key: &JobKey,
+    approval_id: ApprovalId,
+) -> Result<Vec<Decision>, StoreError> {
+    let rows = sqlx::query!(
+        "-- read_decisions
+        select voter, verdict, door, comment, decided_at from longhaul.decision
+        where shard = $1 and job_id = $2 and approval_id = $3
+        order by decided_at, voter",
+        key.shard(),
+        key.job_id(),
+        approval_id.0,
+    )
+    .fetch_all(connection)
+    .await?;
+    let decisions = rows.into_iter().map(|row| {
+        Ok(Decision {
+            verdict: word("decision", &row.verdict)?,
+            voter: row.voter,
+            door: word("decision", &row.door)?,
+            comment: row.comment,
+            decided_at: row.decided_at,
+        })
+    });
+    decisions.collect()
+}
+
+/// Reads a word of a closed list.
+pub(super) fn word<T: crate::domain::word::Word>(
+    table: &'static str,
+    text: &str,
+) -> Result<T, StoreError> {
+    let what = || StoreError::Corrupt { table, what: format!("unknown word {text:?}") };
+    T::find_by_word(text).ok_or_else(what)
+}

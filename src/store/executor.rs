@@ -1,0 +1,113 @@
+//! Executors: one row per living process, whose lease holds all the jobs in its hands.
+
+use std::time::Duration;
+
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+
+use super::{Store, StoreError};
+use crate::domain::id::{AttemptId, ExecutorId, JobKey};
+use crate::domain::job::Lease;
+
+/// A running job as its executor's row names it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// Which job.
+    pub key: JobKey,
+    /// The lease that may move it.
+    pub lease: Lease,
+}
+
+impl Store {
+    /// Makes a fresh executor known, with a lease of so long.
+    pub async fn register_executor(
+        &self,
+        executor_id: ExecutorId,
+        host: &str,
+        lease: Duration,
+    ) -> Result<(), StoreError> {
+        sqlx::query!(
+            "-- register_executor
+            insert into longhaul.executor (executor_id, host, pid, started_at, lease_expires_at)
+            values ($1, $2, $3, longhaul.now(), longhaul.now() + make_interval(secs => $4))
+            on conflict (executor_id) do update set lease_expires_at = excluded.lease_expires_at",
+            executor_id.0,
+            host,
+            i32::try_from(std::process::id()).unwrap_or(0),
+            lease.as_secs_f64(),
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// A line of its own for renewals, so that they never wait for a free connection.
+    pub fn lease_line(&self) -> LeaseLine {
+        LeaseLine { options: self.options.clone(), connection: None }
+    }
+
+    /// The jobs that carry this executor's id, to compare with what it has in hand.
+    pub async fn held_jobs(&self, executor_id: ExecutorId) -> Result<Vec<Held>, StoreError> {
+        let rows = sqlx::query!(
+            r#"-- held_jobs
+            -- cross-shard: an executor holds jobs of every shard
+            select job_id, epoch, attempt_id as "attempt_id!" from longhaul.job
+            where executor_id = $1 and status = 'running'"#,
+            executor_id.0,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let held = rows.into_iter().map(|row| {
+            let attempt_id = AttemptId(row.attempt_id);
+            let lease = Lease { executor_id, epoch: row.epoch, attempt_id };
+            Held { key: JobKey::new(&row.job_id), lease }
+        });
+        Ok(held.collect())
+    }
+
+    /// Takes a stopping executor's row away; it holds nothing any more.
+    pub async fn unregister_executor(&self, executor_id: ExecutorId) -> Result<(), StoreError> {
+        sqlx::query!(
+            "-- unregister_executor
+            delete from longhaul.executor where executor_id = $1",
+            executor_id.0,
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(())
+    }
+}
+
+/// A connection for renewals alone, made anew when it breaks.
+pub struct LeaseLine {
+    options: PgConnectOptions,
+    connection: Option<PgConnection>,
+}
+
+impl LeaseLine {
+    /// Renews a lease, also one that has expired and that nobody has taken; false if the executor was declared dead.
+    ///
+    /// Dropped in the middle, it leaves the connection unusable: make another line.
+    pub async fn renew(
+        &mut self,
+        executor_id: ExecutorId,
+        lease: Duration,
+    ) -> Result<bool, StoreError> {
+        let mut connection = match self.connection.take() {
+            Some(open) => open,
+            None => self.options.connect().await?,
+        };
+        let renewed = sqlx::query!(
+            "-- renew_lease
+            update longhaul.executor
+            set lease_expires_at = longhaul.now() + make_interval(secs => $2), missing_since = null
+            where executor_id = $1",
+            executor_id.0,
+            lease.as_secs_f64(),
+        )
+        .execute(&mut connection)
+        .await?;
+        self.connection = Some(connection);
+        Ok(renewed.rows_affected() == 1)
+    }
+}

@@ -1,0 +1,84 @@
+//! What a job's view tells: the same to whoever shows it, whichever door that is at.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use super::{DoneStep, JobView, Spent};
+use crate::domain::event::Decision;
+use crate::domain::id::JobKey;
+use crate::domain::job::{JobState, StepStatus};
+use crate::domain::spec::{Spec, Work};
+
+impl JobView {
+    /// Who decided in a step that has ended.
+    pub fn step_decisions(&self, step: i32) -> &[Decision] {
+        self.decisions.get(&step).map_or(&[], Vec::as_slice)
+    }
+
+    /// The job that a submit would store, as if it had been; its times say nothing.
+    pub fn as_if_stored(key: JobKey, spec: Spec) -> Self {
+        Self {
+            key,
+            state: JobState::new(spec.step_count(), DateTime::UNIX_EPOCH),
+            spec,
+            lease_expires_at: None,
+            created_at: DateTime::UNIX_EPOCH,
+            done: BTreeMap::new(),
+            spent: BTreeMap::new(),
+            decisions: BTreeMap::new(),
+            approval: None,
+            notices: Vec::new(),
+        }
+    }
+
+    /// What a step came to, if it is done.
+    pub fn find_done(&self, step: i32) -> Option<&DoneStep> {
+        self.done.get(&step).filter(|_| self.state.step_status(step) == StepStatus::Done)
+    }
+
+    /// When a step was begun, if it was.
+    pub fn step_started_at(&self, step: i32) -> Option<DateTime<Utc>> {
+        match self.state.step_status(step) {
+            StepStatus::Done => self.find_done(step).map(|done| done.started_at),
+            StepStatus::Active | StepStatus::Failed => self.state.step_started_at,
+            StepStatus::Pending => None,
+        }
+    }
+
+    /// Whether a step has more output than is here: it was cut, or left out altogether.
+    pub fn is_output_cut(&self, step: i32) -> bool {
+        self.find_done(step).is_some_and(|done| {
+            done.output_cut || (done.output.is_none() && self.is_run_step(step))
+        })
+    }
+
+    /// The output of the last run step that is done.
+    pub fn last_output(&self) -> &str {
+        let last = self.done.iter().rev().find(|(step, _)| self.is_run_step(**step));
+        last.and_then(|(_, done)| done.output.as_deref()).unwrap_or_default()
+    }
+
+    /// What an approval step asks; nothing where the step is none.
+    pub fn note(&self, step: i32) -> &str {
+        match self.spec.find_step(step).map(|step| &step.work) {
+            Some(Work::Approval(approval)) => &approval.note,
+            Some(Work::Run(_) | Work::Wait(_)) | None => "",
+        }
+    }
+
+    fn is_run_step(&self, step: i32) -> bool {
+        let work = self.spec.find_step(step).map(|step| &step.work);
+        work.is_some_and(|work| matches!(work, Work::Run(_)))
+    }
+
+    /// What all its model calls used.
+    pub fn spent_in_all(&self) -> Spent {
+        self.spent.values().fold(Spent::default(), |sum, step| Spent {
+            usage: sum.usage + step.usage,
+            calls: sum.calls + step.calls,
+            cost_usd: sum.cost_usd + step.cost_usd,
+            unpriced_calls: sum.unpriced_calls + step.unpriced_calls,
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! WHERE a job is kept: Postgres, and the only SQL of the system.
+//!
+//! A public method of `Store` is one transaction, named for what happens to the job.
+//! Every transition goes the same way: lock the row, let `domain::state` decide from what the lock shows,
+//! write everything in one statement, commit, and only then wake whoever waits.
+//! No transaction is ever open during a call to the outside world.
+
+pub mod wake;
+
+pub mod submit;
+
+pub mod transition;
+
+pub mod claim;
+
+pub mod ledger;
+
+pub mod control;
+
+pub mod approval;
+
+pub mod event;
+
+pub mod job;
+
+pub mod list;
+
+pub mod outbox;
+
+pub mod sweep;
+
+pub mod executor;
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
+
+use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::state::Refusal;
+use wake::Wake;
+
+/// Where Postgres is, and how much of it this process may use.
+#[derive(Clone, Debug)]
+pub struct StoreSettings {
+    /// The connection URL.
+    pub database_url: secrecy::SecretString,
+    /// The most connections of the pool.
+    pub connections_max: u32,
+}
+
+impl StoreSettings {
+    /// Whether the URL can name a Postgres at all.
+    pub fn names_a_postgres(&self) -> bool {
+        use secrecy::ExposeSecret as _;
+        let url = self.database_url.expose_secret();
+        let has_scheme = url.starts_with("postgres://") || url.starts_with("postgresql://");
+        has_scheme && PgConnectOptions::from_str(url).is_ok()
+    }
+}
+
+/// The store of jobs.
+#[derive(Clone)]
+pub struct Store {
+    pool: PgPool,
+    wake: Arc<Wake>,
+    options: PgConnectOptions,
+}
+
+/// Why the store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such job.
+    #[error("there is no job {key}")]
+    JobNotFound { key: JobKey },
+    /// The job never asked such an approval.
+    #[error("the job {key} has no approval {approval_id}")]
+    ApprovalNotFound { key: JobKey, approval_id: ApprovalId },
+    /// The job has no such step.
+    #[error("the job {key} has no step {step}")]
+    StepNotFound { key: JobKey, step: i32 },
+    /// The id is taken by another submission.
+    #[error("job {key} exists with other content: {field} differs")]
+    JobIdConflict { key: JobKey, field: String },
+    /// The state machine says no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A row does not fit what the code knows.
+    #[error("a row of {table} does not fit: {what}")]
+    Corrupt { table: &'static str, what: String },
+    /// Postgres is away, or busy beyond the timeouts: nothing is known to have happened.
+    #[error("the database does not answer")]
+    Unavailable(#[source] sqlx::Error),
+    /// Postgres refused a statement, which is a fault of ours, or a login.
+    #[error("the database refused")]
+    Database(#[source] sqlx::Error),
+    /// The schema could not be brought up to date.
+    #[error("the schema could not be brought up to date")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        if let sqlx::Error::ColumnDecode { index, source } = &error {
+            return Self::Corrupt { table: "a result", what: format!("column {index}: {source}") };
+        }
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        let is_passing = match code {
+            // Connection trouble, too many connections, shutdown or a timeout, a lock that was not to be had,
+            // a session ended in its transaction, a standby that is not the primary yet, and what the retries of deadlocks and conflicts did not outlast.
+            Some(code) => {
+                let classes = ["08", "53", "57"];
+                let codes = ["55P03", "25P03", "25006", "40001", "40P01"];
+                classes.iter().any(|class| code.starts_with(class)) || codes.contains(&&*code)
+            }
+            None => matches!(
+                error,
+                sqlx::Error::Io(_)
+                    | sqlx::Error::Tls(_)
+                    | sqlx::Error::PoolTimedOut
+                    | sqlx::Error::PoolClosed
+                    | sqlx::Error::WorkerCrashed
+                    | sqlx::Error::Protocol(_)
+            ),
+        };
+        if is_passing { Self::Unavailable(error) } else { Self::Database(error) }
+    }
+}
+
+impl Store {
+    /// Connects, and brings the schema up to date under Postgres's migration lock.
+    pub async fn connect(settings: &StoreSettings) -> Result<Self, StoreError> {
+        let options = connect_options(settings)?;
+        migrate(&options).await?;
+        let pool = PgPoolOptions::new()
+            .max_connections(settings.connections_max)
+            .acquire_timeout(Duration::from_secs(5))
+            .test_before_acquire(false)
+            .connect_with(options.clone())
+            .await?;
+        Ok(Self { pool, wake: Arc::default(), options })
+    }
+
+    /// What wakes the loops of this process.
+    pub fn wake(&self) -> &Arc<Wake> {
+        &self.wake
+    }
+
+    /// Whether Postgres answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.pool.execute("-- ping").await?;
+        Ok(())
+    }
+
+    /// Closes every connection, waiting for those in use.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// Every session frees its locks soon, even if its process freezes.
+fn connect_options(settings: &StoreSettings) -> Result<PgConnectOptions, StoreError> {
+    use secrecy::ExposeSecret as _;
+    let options = PgConnectOptions::from_str(settings.database_url.expose_secret())?;
+    Ok(options
+        .application_name("longhaul")
+        .options([
+            ("statement_timeout", "5s"),
+            ("lock_timeout", "3s"),
+            ("idle_in_transaction_session_timeout", "5s"),
+            ("timezone", "UTC"),
+        ])
+        .log_statements(tracing::log::LevelFilter::Trace)
+        .log_slow_statements(tracing::log::LevelFilter::Warn, Duration::from_secs(1)))
+}
+
+/// Migrations may take longer than any other statement, and their own table lives in our schema too.
+async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let options = options.clone().options([
+        ("statement_timeout", "10min"),
+        ("lock_timeout", "10min"),
+        ("idle_in_transaction_session_timeout", "10min"),
+    ]);
+    let mut connection = options.connect().await?;
+    create_schema(&mut connection).await?;
+    connection.execute("-- migrate_here\nset search_path to longhaul").await?;
+    sqlx::migrate!().run_direct(None, &mut connection, false).await?;
+    connection.close().await?;
+    Ok(())
+}
+
+/// Two servers that start on an empty database at once may both try; the loser sees the winner's schema.
+async fn create_schema(connection: &mut sqlx::PgConnection) -> Result<(), StoreError> {
+    let made = connection.execute("-- create_schema\ncreate schema if not exists longhaul").await;
+    match made {
+        Ok(_) => Ok(()),
+        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads a value that was stored as JSON; one that does not fit is the row's fault, and no other's.
+fn read_json<T: DeserializeOwned>(table: &'static str, value: Value) -> Result<T, StoreError> {
+    serde_json::from_value(value)
+        .map_err(|error| StoreError::Corrupt { table, what: error.to_string() })
+}
+
+/// How often a transaction is tried that Postgres undid for the sake of another.
+const TRIES: u32 = 4;
+
+/// Runs a transaction again that Postgres undid for the sake of another.
+async fn retried<T, F>(mut transaction: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    for _ in 1..TRIES {
+        match transaction().await {
+            Err(error) if error.is_undone() => {}
+            result => return result,
+        }
+    }
+    transaction().await
+}
+
+impl StoreError {
+    /// Whether the lease that was used may no longer move the job.
+    pub fn is_lease_lost(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::LeaseLost))
+    }
+
+    /// Whether Postgres undid a transaction for the sake of another, so that it may be tried again.
+    fn is_undone(&self) -> bool {
+        let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        code.is_some_and(|code| code == "40001" || code == "40P01")
+    }
+}

@@ -1,0 +1,221 @@
+//! Sweeping: the jobs that time or death has changed, in bounded batches that several servers divide by skipping locks.
+//!
+//! A batch commits as one; if a row spoils it, its rows go one by one, so that a bad row stops nobody but itself.
+//! Every condition stands on the locked row itself, so that it is judged again if the row changed before the lock.
+
+use std::error::Error;
+
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use super::transition::{Written, woken, write};
+use super::{Store, StoreError, read_json};
+use crate::domain::id::{AttemptId, ExecutorId, JobKey};
+use crate::domain::job::{JobState, Lease};
+use crate::domain::spec::Spec;
+use crate::domain::state::{self, Action};
+
+/// The most rows of one batch; each brings its whole specification.
+pub const BATCH_MAX: i64 = 50;
+
+/// What a sweep looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// Parked jobs whose time has come.
+    Due,
+    /// Running jobs whose executor is dead.
+    Lost,
+    /// Approvals whose time is over.
+    Overdue,
+}
+
+/// A row a sweep found, not yet read: a bad one must not spoil the batch.
+struct Found {
+    job_id: String,
+    state: Value,
+    spec: Value,
+    now: chrono::DateTime<chrono::Utc>,
+}
+
+/// What is to be done to a row that was found.
+struct Move {
+    key: JobKey,
+    from: JobState,
+    action: Action,
+    transition: state::Transition,
+}
+
+impl Store {
+    /// Moves one batch of what the sweep looks for; answers how many jobs it found.
+    pub async fn sweep(&self, sweep: Sweep) -> Result<usize, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let found = match sweep {
+            Sweep::Due => find_due(&mut tx).await?,
+            Sweep::Lost => find_lost(&mut tx).await?,
+            Sweep::Overdue => find_overdue(&mut tx).await?,
+        };
+        let count = found.len();
+        let mut moves = Vec::with_capacity(count);
+        for found in found {
+            let job_id = found.job_id.clone();
+            match decide(found, sweep) {
+                Ok(Some(decided)) => moves.push(decided),
+                Ok(None) => {}
+                Err(error) => tracing::error!(job_id, %error, "could not sweep a job"),
+            }
+        }
+        if moves.is_empty() {
+            return Ok(0);
+        }
+        let written: Vec<Written<'_>> =
+            moves.iter().map(|one| Written::new(&one.key, &one.from, &one.transition)).collect();
+        let spoilt = match write(&mut tx, &written).await {
+            Ok(()) => None,
+            // The database is away; what it holds is found again.
+            Err(error @ StoreError::Unavailable(_)) => return Err(error),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = spoilt {
+            tx.rollback().await?;
+            self.sweep_one_by_one(moves, error).await;
+            return Ok(count);
+        }
+        tx.commit().await?;
+        for one in &moves {
+            self.wake.job_changed(&one.key, woken(&one.transition));
+        }
+        Ok(count)
+    }
+
+    async fn sweep_one_by_one(&self, moves: Vec<Move>, spoilt_by: StoreError) {
+        let (error, rows) = (&spoilt_by as &(dyn Error + Sync), moves.len());
+        tracing::warn!(
+            error = error as &dyn Error,
+            rows,
+            "a batch was spoilt; its rows go one by one"
+        );
+        for one in moves {
+            if let Err(error) = self.act(&one.key, None, &one.action, "sweeper").await {
+                let error = &error as &dyn Error;
+                tracing::error!(job_id = one.key.job_id(), error, "could not sweep a job");
+            }
+        }
+    }
+
+    /// Marks calls as lost that nobody will settle: of dead executors, and of attempts that ended without settling them.
+    pub async fn sweep_lost_calls(&self) -> Result<u64, StoreError> {
+        let lost = sqlx::query!(
+            "-- sweep_lost_calls
+            -- cross-shard: an executor makes calls for jobs of every shard
+            update longhaul.model_call m set outcome = 'lost', settled_at = longhaul.now(),
+              error = 'nobody was left to settle it'
+            from (
+              select c.shard, c.job_id, c.call_id from longhaul.model_call c
+              where c.outcome = 'started' and (
+                not exists (
+                  select from longhaul.executor e
+                  where e.executor_id = c.executor_id and e.lease_expires_at > longhaul.now())
+                -- Its attempt has ended a while ago; a settlement that still comes overrides this.
+                or (c.started_at < longhaul.now() - interval '1 minute' and not exists (
+                  select from longhaul.job j
+                  where j.shard = c.shard and j.job_id = c.job_id and j.attempt_id = c.attempt_id)))
+              limit 500 for update skip locked
+            ) g
+            where m.shard = g.shard and m.job_id = g.job_id and m.call_id = g.call_id",
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(lost.rows_affected())
+    }
+
+    /// Forgets executors that have been dead for a while and hold nothing; answers how many.
+    pub async fn sweep_executors(&self) -> Result<u64, StoreError> {
+        let gone = sqlx::query!(
+            "-- sweep_executors
+            -- cross-shard: an executor holds jobs of every shard
+            delete from longhaul.executor e
+            where e.lease_expires_at < longhaul.now() - interval '5 minutes' and not exists (
+              select from longhaul.job j where j.executor_id = e.executor_id and j.status = 'running')",
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(gone.rows_affected())
+    }
+}
+
+fn decide(found: Found, sweep: Sweep) -> Result<Option<Move>, StoreError> {
+    let from: JobState = read_json("job", found.state)?;
+    let spec: Spec = read_json("job_spec", found.spec)?;
+    let action = match sweep {
+        Sweep::Due => Action::Due,
+        Sweep::Lost => Action::Lose { lease: held_lease(&from)? },
+        // No channel confirms deliveries yet, so none is known.
+        Sweep::Overdue => Action::Expire { delivered: false },
+    };
+    let next = state::next(&from, &spec, action.clone(), "sweeper", found.now)?;
+    let key = JobKey::new(&found.job_id);
+    Ok(next.map(|transition| Move { key, from, action, transition }))
+}
+
+/// The lease under which a job is running, whoever holds it.
+fn held_lease(state: &JobState) -> Result<Lease, StoreError> {
+    match (state.executor_id, state.attempt_id) {
+        (Some(executor_id), Some(attempt_id)) => {
+            Ok(Lease { executor_id, epoch: state.epoch, attempt_id })
+        }
+        (None::<ExecutorId>, _) | (_, None::<AttemptId>) => {
+            Err(StoreError::Corrupt { table: "job", what: "running without a holder".to_owned() })
+        }
+    }
+}
+
+async fn find_due(tx: &mut PgConnection) -> Result<Vec<Found>, StoreError> {
+    let found = sqlx::query_as!(
+        Found,
+        r#"-- find_due
+        -- cross-shard: due times of all shards are in one index
+        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
+        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
+        where j.status = 'queued' and j.run_at <= longhaul.now()
+        order by j.run_at limit $1
+        for update of j skip locked"#,
+        BATCH_MAX,
+    );
+    Ok(found.fetch_all(tx).await?)
+}
+
+async fn find_lost(tx: &mut PgConnection) -> Result<Vec<Found>, StoreError> {
+    let found = sqlx::query_as!(
+        Found,
+        r#"-- find_lost
+        -- cross-shard: an executor holds jobs of every shard
+        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
+        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
+        where j.status = 'running' and case
+          -- A lease of its own goes before that of its executor.
+          when j.lease_expires_at is not null then j.lease_expires_at <= longhaul.now()
+          else not exists (
+            select from longhaul.executor e
+            where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now())
+          end
+        limit $1
+        for update of j skip locked"#,
+        BATCH_MAX,
+    );
+    Ok(found.fetch_all(tx).await?)
+}
+
+async fn find_overdue(tx: &mut PgConnection) -> Result<Vec<Found>, StoreError> {
+    let found = sqlx::query_as!(
+        Found,
+        r#"-- find_overdue
+        -- cross-shard: deadlines of all shards are in one index
+        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
+        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
+        where j.status = 'awaiting_approval' and j.deadline_at <= longhaul.now()
+        order by j.deadline_at limit $1
+        for update of j skip locked"#,
+        BATCH_MAX,
+    );
+    Ok(found.fetch_all(tx).await?)
+}

@@ -1,0 +1,177 @@
+//! Waking: how a commit here is noticed at once everywhere, and how nothing depends on it.
+//!
+//! Within the process a wake-up is a notification; between processes it is a NOTIFY on the channel `longhaul`,
+//! sent after the commit from one connection, with what came in 10 ms folded into one.
+//! Every loop that waits for a wake-up also polls, so a lost one costs time and never truth.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::PgListener;
+use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::CancellationToken;
+
+use super::Store;
+use crate::domain::id::JobKey;
+
+const CHANNEL: &str = "longhaul";
+const FOLD: Duration = Duration::from_millis(10);
+/// Postgres takes a payload of less than 8,000 bytes; a job's number has up to 17 with its blank.
+const JOBS_PER_NOTIFY: usize = 400;
+
+/// What can be woken in this process.
+#[derive(Debug)]
+pub struct Wake {
+    /// There may be a job to claim.
+    pub work: Notify,
+    /// There may be a notice to send.
+    pub notices: Notify,
+    jobs: broadcast::Sender<u64>,
+    pending: Mutex<Pending>,
+    has_pending: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    work: bool,
+    notices: bool,
+    jobs: BTreeSet<u64>,
+}
+
+impl Default for Wake {
+    fn default() -> Self {
+        Self {
+            work: Notify::new(),
+            notices: Notify::new(),
+            jobs: broadcast::channel(4096).0,
+            pending: Mutex::default(),
+            has_pending: Notify::new(),
+        }
+    }
+}
+
+/// What a commit gives others to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Woken {
+    /// A job became claimable.
+    pub work: bool,
+    /// A notice was written.
+    pub notices: bool,
+}
+
+impl Wake {
+    /// The numbers of jobs that changed, from now on; one that lags must look at everything it watches.
+    pub fn watch_jobs(&self) -> broadcast::Receiver<u64> {
+        self.jobs.subscribe()
+    }
+
+    /// Says, after the commit, that a job changed: here at once, elsewhere within some milliseconds.
+    pub fn job_changed(&self, key: &JobKey, woken: Woken) {
+        let number = key.wake_number();
+        self.wake_here(woken, [number]);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.work |= woken.work;
+        pending.notices |= woken.notices;
+        pending.jobs.insert(number);
+        self.has_pending.notify_one();
+    }
+
+    fn wake_here(&self, woken: Woken, jobs: impl IntoIterator<Item = u64>) {
+        if woken.work {
+            self.work.notify_one();
+        }
+        if woken.notices {
+            self.notices.notify_one();
+        }
+        for number in jobs {
+            // No watcher is no fault.
+            let _ = self.jobs.send(number);
+        }
+    }
+
+    fn take_pending(&self) -> Vec<String> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = std::mem::take(&mut *pending);
+        let flags = format!("{}{}", i32::from(taken.work), i32::from(taken.notices));
+        let numbers: Vec<String> = taken.jobs.iter().map(|number| format!("{number:x}")).collect();
+        numbers
+            .chunks(JOBS_PER_NOTIFY)
+            .map(|chunk| format!("{flags} {}", chunk.join(" ")))
+            .collect()
+    }
+}
+
+impl Store {
+    /// Sends this process's wake-ups to the others until told to stop.
+    pub async fn notify_others(&self, stop: CancellationToken) {
+        let mut connection = None;
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.wake.has_pending.notified() => tokio::time::sleep(FOLD).await,
+            }
+            // After the stop once more: others hear of what it gave back.
+            for payload in self.wake.take_pending() {
+                if let Err(error) = self.notify(&mut connection, &payload).await {
+                    // The others poll; what could not be sent is not sent again.
+                    tracing::debug!(%error, "could not send a wake-up");
+                    connection = None;
+                }
+            }
+        }
+    }
+
+    async fn notify(
+        &self,
+        connection: &mut Option<sqlx::PgConnection>,
+        payload: &str,
+    ) -> Result<(), sqlx::Error> {
+        let open = match connection.take() {
+            Some(open) => open,
+            None => self.options.connect().await?,
+        };
+        sqlx::query("-- notify_others\nselect pg_notify($1, $2)")
+            .bind(CHANNEL)
+            .bind(payload)
+            .execute(connection.insert(open))
+            .await?;
+        Ok(())
+    }
+
+    /// Wakes this process by what the others commit, until told to stop.
+    pub async fn listen_to_others(&self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            if let Err(error) = self.listen(&stop).await {
+                tracing::debug!(%error, "lost the connection for wake-ups");
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(Duration::from_millis(250)) => {}
+            }
+        }
+    }
+
+    async fn listen(&self, stop: &CancellationToken) -> Result<(), sqlx::Error> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.ignore_pool_close_event(true);
+        listener.listen(CHANNEL).await?;
+        loop {
+            let notification = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                notification = listener.try_recv() => notification?,
+            };
+            // None: the connection broke and what was sent meanwhile is lost; look at everything.
+            let Some(notification) = notification else {
+                self.wake.wake_here(Woken { work: true, notices: true }, []);
+                return Ok(());
+            };
+            let mut words = notification.payload().split(' ');
+            let flags = words.next().unwrap_or_default();
+            let woken = Woken { work: flags.starts_with('1'), notices: flags.ends_with('1') };
+            let jobs = words.filter_map(|word| u64::from_str_radix(word, 16).ok());
+            self.wake.wake_here(woken, jobs);
+        }
+    }
+}
