@@ -11,5 +11,8 @@ pub mod telemetry;
 /// WHERE a job is kept: Postgres, and the only SQL.
 pub mod store;
 
+/// WHO thinks: the client of the model provider, and what its answers cost.
+pub mod model;
+
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;

@@ -1,0 +1,214 @@
+//! The provider's API over HTTP: builds the request, sends it, and reads the stream of its answer.
+//!
+//! In comes a [`Call`], out comes a [`Reply`]; it is one POST, and it always streams.
+//! Two clocks run: one for the whole answer, one for each time it stands still; a ping stops neither.
+//! Dropping the future closes the connection's stream at once, for nothing runs beside it.
+
+use std::future::Future;
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Response, StatusCode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout_at};
+
+use super::error::{ModelError, text_header};
+use super::reply::without_nul;
+use super::sse::SseDecoder;
+use super::stream::{Accumulator, Heard};
+use super::{Call, Model, Partial, Reply, Role, WebSearch};
+
+/// An error's body is a few hundred bytes; a page of HTML from a proxy can be any size.
+const LONGEST_ERROR_BYTES: usize = 64 * 1024;
+
+#[derive(Serialize)]
+struct Body<'c> {
+    model: &'c str,
+    max_tokens: u32,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<&'c str>,
+    messages: Vec<Message<'c>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<[WebSearchTool<'c>; 1]>,
+}
+
+#[derive(Serialize)]
+struct Message<'c> {
+    role: Role,
+    content: Content<'c>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'c> {
+    Text(&'c str),
+    Blocks(&'c RawValue),
+}
+
+#[derive(Serialize)]
+struct WebSearchTool<'c> {
+    #[serde(rename = "type")]
+    kind: &'c str,
+    name: &'static str,
+    max_uses: u32,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    allowed_domains: &'c [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    blocked_domains: &'c [String],
+}
+
+impl Model {
+    /// Sends one request and waits for the whole answer; what comes of it meanwhile is shown in `partial`.
+    ///
+    /// It never retries and never continues: `pause_turn` is a reply that [`Call::continued`] goes on from.
+    /// If the process dies in the middle, the provider may still bill the request.
+    pub async fn ask(&self, call: &Call, partial: &Partial) -> Result<Reply, ModelError> {
+        let key = self.inner.api_key.as_ref().ok_or_else(ModelError::unconfigured)?;
+        let body = Body::new(call, &self.inner.web_search_tool);
+        let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
+        let request = self
+            .inner
+            .client
+            .post(self.inner.url.clone())
+            .header("x-api-key", key)
+            .header("anthropic-version", &self.inner.version)
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body);
+        let mut patience = Patience::new(call);
+        let sent = patience.wait(request.send()).await?;
+        let response = sent.map_err(|error| {
+            ModelError::transport("the model provider could not be reached", error)
+        })?;
+        let request_id = text_header(response.headers(), "request-id").map(without_nul);
+        partial.update(|seen| seen.request_id.clone_from(&request_id));
+        if !is_event_stream(&response) {
+            return Err(refusal(response, &patience).await);
+        }
+        let mut accumulator = Accumulator::new(partial.clone(), request_id);
+        match listen(response, &mut accumulator, &mut patience).await {
+            // The answer is paid for and whole: how its stream ended does not matter any more.
+            Err(error) if !accumulator.is_complete() => Err(accumulator.explained(error)),
+            Err(_) | Ok(()) => accumulator.finish(),
+        }
+    }
+}
+
+impl<'c> Body<'c> {
+    fn new(call: &'c Call, web_search_tool: &'c str) -> Self {
+        let turns = call
+            .turns
+            .iter()
+            .map(|turn| Message { role: turn.role, content: Content::Text(&turn.text) });
+        let paused = call
+            .paused_contents
+            .iter()
+            .map(|blocks| Message { role: Role::Assistant, content: Content::Blocks(blocks) });
+        Self {
+            model: &call.model,
+            max_tokens: call.max_tokens,
+            stream: true,
+            system: call.system.as_deref().filter(|system| !system.is_empty()),
+            messages: turns.chain(paused).collect(),
+            tools: call
+                .web_search
+                .as_ref()
+                .map(|search| [WebSearchTool::new(search, web_search_tool)]),
+        }
+    }
+}
+
+impl<'c> WebSearchTool<'c> {
+    fn new(search: &'c WebSearch, kind: &'c str) -> Self {
+        Self {
+            kind,
+            name: "web_search",
+            max_uses: search.max_uses,
+            allowed_domains: &search.allowed_domains,
+            blocked_domains: &search.blocked_domains,
+        }
+    }
+}
+
+/// How long one call may still take.
+struct Patience {
+    timeout: Duration,
+    idle_timeout: Duration,
+    ends_at: Option<Instant>,
+    progress_at: Instant,
+}
+
+impl Patience {
+    fn new(call: &Call) -> Self {
+        let now = Instant::now();
+        Self {
+            timeout: call.timeout,
+            idle_timeout: call.idle_timeout,
+            ends_at: now.checked_add(call.timeout),
+            progress_at: now,
+        }
+    }
+
+    fn take_note_of_progress(&mut self) {
+        self.progress_at = Instant::now();
+    }
+
+    async fn wait<F: Future>(&self, work: F) -> Result<F::Output, ModelError> {
+        let idle_at = self.progress_at.checked_add(self.idle_timeout);
+        // A time that cannot be counted never comes.
+        let Some(until) = [self.ends_at, idle_at].into_iter().flatten().min() else {
+            return Ok(work.await);
+        };
+        timeout_at(until, work).await.map_err(|_elapsed| {
+            ModelError::unavailable(&if Some(until) == self.ends_at {
+                format!("the answer was not whole after {:?}", self.timeout)
+            } else {
+                format!("the answer stood still for {:?}", self.idle_timeout)
+            })
+        })
+    }
+}
+
+fn is_event_stream(response: &Response) -> bool {
+    response.status() == StatusCode::OK
+        && text_header(response.headers(), CONTENT_TYPE.as_str()).is_some_and(|kind| {
+            kind.trim_start().to_ascii_lowercase().starts_with("text/event-stream")
+        })
+}
+
+/// Reads why there is no stream; a body that breaks off leaves the status and the headers to judge by.
+async fn refusal(mut response: Response, patience: &Patience) -> ModelError {
+    let mut body = Vec::new();
+    while body.len() < LONGEST_ERROR_BYTES {
+        match patience.wait(response.chunk()).await {
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            Ok(Ok(None) | Err(_)) | Err(_) => break,
+        }
+    }
+    ModelError::refused(response.status(), response.headers(), &body)
+}
+
+async fn listen(
+    mut response: Response,
+    accumulator: &mut Accumulator,
+    patience: &mut Patience,
+) -> Result<(), ModelError> {
+    let mut decoder = SseDecoder::default();
+    loop {
+        let chunk = patience.wait(response.chunk()).await?.map_err(|error| {
+            ModelError::transport("the connection to the model provider broke off", error)
+        })?;
+        let Some(chunk) = chunk else { return Ok(()) };
+        let events = decoder.feed(&chunk).map_err(|_too_long| {
+            ModelError::unavailable("the model provider sent more than an answer can hold")
+        })?;
+        for event in events {
+            match accumulator.hear(&event)? {
+                Heard::Nothing => {}
+                Heard::Progress => patience.take_note_of_progress(),
+                Heard::End => return Ok(()),
+            }
+        }
+    }
+}
