@@ -14,5 +14,8 @@ pub mod store;
 /// WHO thinks: the client of the model provider, and what its answers cost.
 pub mod model;
 
+/// WHO moves a job: submits, controls, executors, sweepers.
+pub mod engine;
+
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;

@@ -1,0 +1,109 @@
+//! Control: one action on one job, whichever door it comes through.
+
+use std::time::Duration;
+
+use super::{Caller, Engine, EngineError};
+use crate::domain::approval::{Door, Verdict};
+use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::validate::{COMMENT_BYTES_MAX, Faults};
+use crate::store::approval::Vote;
+use crate::store::job::JobView;
+use crate::store::transition::Acted;
+
+/// What is asked of a job.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Look, and change nothing.
+    Status,
+    /// Hold it where it is; `now` aborts the attempt in hand.
+    Pause { now: bool },
+    /// Let it go on.
+    Resume,
+    /// End it.
+    Cancel { comment: String },
+    /// Begin again at a step, or where it ended.
+    Retry { from_step: Option<i32> },
+    /// Decide an approval.
+    Decide {
+        /// Which; none means the only one the job has asked.
+        approval_id: Option<ApprovalId>,
+        /// How.
+        verdict: Verdict,
+        /// What the approver says.
+        comment: String,
+        /// Who decides, if not the caller.
+        on_behalf_of: Option<String>,
+    },
+}
+
+impl Engine {
+    /// Does it; answers whether that changed anything.
+    pub async fn control(
+        &self,
+        key: &JobKey,
+        command: Command,
+        caller: Caller,
+    ) -> Result<bool, EngineError> {
+        check(&command)?;
+        let store = &self.store;
+        let acted = match command {
+            Command::Status => return Ok(false),
+            Command::Pause { now } => store.pause(key, now, "client").await,
+            Command::Resume => store.resume(key, "client").await,
+            Command::Cancel { comment } => store.cancel(key, &comment, "client").await,
+            Command::Retry { from_step } => store.retry(key, from_step, "client").await,
+            Command::Decide { approval_id, verdict, comment, on_behalf_of } => {
+                let door = match caller {
+                    Caller::Grpc => Door::Grpc,
+                    Caller::Webhook => Door::Webhook,
+                };
+                let voter = on_behalf_of.unwrap_or_else(|| "client".to_owned());
+                let vote = Vote { approval_id, verdict, voter, door, comment };
+                store.decide(key, &vote).await
+            }
+        };
+        let Acted { changed, .. } = acted?;
+        Ok(changed)
+    }
+
+    /// The job as it is; with a wait, as it is when it stands still or has ended, or when the wait is over.
+    pub async fn job(
+        &self,
+        key: &JobKey,
+        step: Option<i32>,
+        wait: Duration,
+    ) -> Result<JobView, EngineError> {
+        let until = tokio::time::Instant::now() + wait;
+        let mut changes = self.changes(key);
+        loop {
+            let view = self.store.job(key, step).await?;
+            if view.state.status.stands_still() || tokio::time::Instant::now() >= until {
+                return Ok(view);
+            }
+            tokio::select! {
+                () = changes.next() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+}
+
+fn check(command: &Command) -> Result<(), EngineError> {
+    let mut faults = Faults::default();
+    match command {
+        Command::Cancel { comment } => {
+            faults.check_text("cancel.comment", comment, COMMENT_BYTES_MAX);
+        }
+        Command::Decide { comment, verdict, on_behalf_of, .. } => {
+            let action = match verdict {
+                Verdict::Approve => "approve",
+                Verdict::Reject => "reject",
+            };
+            faults.check_text(&format!("{action}.comment"), comment, COMMENT_BYTES_MAX);
+            let voter = on_behalf_of.as_deref().unwrap_or_default();
+            faults.check_text(&format!("{action}.on_behalf_of"), voter, 255);
+        }
+        Command::Status | Command::Pause { .. } | Command::Resume | Command::Retry { .. } => {}
+    }
+    faults.into_result().map_err(EngineError::Invalid)
+}

@@ -1,0 +1,287 @@
+//! The executor: claims jobs while it has free slots, and drives each until it leaves its hands.
+//!
+//! One lease holds all its jobs; `lease` renews it on a connection of its own, and without a living lease nothing new
+//! is begun here. What this process has in hand is compared with what Postgres says it holds, at every wake-up and once
+//! a second: a job that was cancelled, paused or taken is let go at once, and its call to the model is dropped.
+
+use std::collections::{HashMap, HashSet};
+use std::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::sync::{Semaphore, broadcast::error::RecvError};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use super::EngineSettings;
+use super::lease::LeaseKeeper;
+use super::step::{After, Steps};
+use crate::domain::id::JobKey;
+use crate::model::Model;
+use crate::store::claim::Claimed;
+use crate::store::executor::Held;
+use crate::store::{Store, StoreError};
+
+/// How often what is in hand is compared with what Postgres says, without a wake-up.
+const COMPARE: Duration = Duration::from_secs(1);
+/// And how often at most, however many wake-ups come.
+const COMPARE_PAUSE: Duration = Duration::from_millis(50);
+/// A claim that takes longer hangs on a connection that is gone.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(15);
+/// The most jobs of one claim: each brings its whole specification.
+const CLAIM_MAX: usize = 32;
+
+/// The part of a server that runs steps.
+#[derive(Clone)]
+pub struct Executor {
+    store: Store,
+    steps: Steps,
+    settings: EngineSettings,
+    lease: LeaseKeeper,
+    stop: CancellationToken,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    slots: Arc<Semaphore>,
+    in_hand: Mutex<InHand>,
+    running: TaskTracker,
+}
+
+/// What is in hand, by job and epoch: a job that was taken back and claimed again is in hand twice for a moment.
+type InHand = HashMap<(JobKey, i32), Hand>;
+
+struct Hand {
+    abort: CancellationToken,
+    wake_number: u64,
+    is_last_attempt: bool,
+}
+
+impl Executor {
+    /// An executor that has not claimed anything yet, and begins nothing after the stop.
+    pub fn new(
+        store: Store,
+        model: Model,
+        settings: EngineSettings,
+        lease: LeaseKeeper,
+        stop: CancellationToken,
+    ) -> Self {
+        let inner = Inner {
+            slots: Arc::new(Semaphore::new(settings.slots)),
+            in_hand: Mutex::default(),
+            running: TaskTracker::new(),
+        };
+        let steps = Steps::new(store.clone(), model);
+        Self { store, steps, settings, lease, stop, inner: Arc::new(inner) }
+    }
+
+    /// Claims and runs until told to stop, then lets steps finish, gives back what did not, and signs off.
+    pub async fn run(&self) {
+        while !self.stop.is_cancelled() {
+            // Register for the wake-up, then look, then sleep: one between look and sleep is not lost.
+            let woken = self.store.wake().work.notified();
+            if self.claim_once().await > 0 {
+                continue;
+            }
+            let poll = self.settings.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                () = woken => {}
+                () = self.a_slot(), if self.inner.slots.available_permits() == 0 => {}
+                () = tokio::time::sleep(poll) => {}
+            }
+        }
+        self.drain().await;
+    }
+
+    /// Claims once; answers how many jobs came into this process's hands.
+    pub async fn claim_once(&self) -> usize {
+        let free = self.inner.slots.available_permits().min(CLAIM_MAX);
+        if free == 0 || !self.lease.is_alive() {
+            return 0;
+        }
+        // Held until the jobs are in hand, so that nobody takes them for unheld meanwhile.
+        let executor_id = self.lease.lock_for_claim().await;
+        let claim = self.store.claim(*executor_id, free, self.holds_last_attempt());
+        match tokio::time::timeout(CLAIM_TIMEOUT, claim).await {
+            Ok(Ok(claimed)) => {
+                let count = claimed.len();
+                for job in claimed {
+                    self.take(job);
+                }
+                count
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(error = &error as &dyn Error, "could not claim");
+                0
+            }
+            Err(_elapsed) => {
+                tracing::warn!("could not claim: the database does not answer");
+                0
+            }
+        }
+    }
+
+    /// Lets go of what is no longer its own, and gives back what it does not know, until told to stop.
+    pub async fn compare(&self, stop: CancellationToken) {
+        let mut changed = self.store.wake().watch_jobs();
+        let mut tidied_at = tokio::time::Instant::now();
+        loop {
+            let mine_changed = async {
+                loop {
+                    match changed.recv().await {
+                        Ok(number) if !self.has_in_hand(number) => {}
+                        Ok(_) | Err(RecvError::Lagged(_)) => return,
+                        Err(RecvError::Closed) => std::future::pending().await,
+                    }
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = mine_changed => {}
+                () = tokio::time::sleep(COMPARE) => {}
+            }
+            let mut compared = self.compare_once().await.map(|_| ());
+            if compared.is_ok() && tidied_at.elapsed() >= self.settings.lease / 3 {
+                compared = self.release_unheld().await;
+                tidied_at = tokio::time::Instant::now();
+            }
+            if let Err(error) = compared {
+                tracing::debug!(error = &error as &dyn Error, "could not compare what is in hand");
+            }
+            tokio::time::sleep(COMPARE_PAUSE).await;
+        }
+    }
+
+    /// Aborts the steps of jobs that left this executor's hands; answers how many.
+    async fn compare_once(&self) -> Result<usize, StoreError> {
+        let before: Vec<(JobKey, i32)> = self.lock_in_hand().keys().cloned().collect();
+        if before.is_empty() {
+            return Ok(0);
+        }
+        let held = self.store.held_jobs(self.lease.executor_id().await).await?;
+        let held: HashSet<(JobKey, i32)> =
+            held.into_iter().map(|held| (held.key, held.lease.epoch)).collect();
+        let in_hand = self.lock_in_hand();
+        let gone = before.iter().filter(|job| !held.contains(*job));
+        let mut let_go = 0;
+        for hand in gone.filter_map(|job| in_hand.get(job)) {
+            hand.abort.cancel();
+            let_go += 1;
+        }
+        Ok(let_go)
+    }
+
+    /// Gives back, uncounted, jobs that carry this executor's id but are not in its hands:
+    /// a claim whose reply was lost, or an attempt whose end could not be stored.
+    async fn release_unheld(&self) -> Result<(), StoreError> {
+        let unheld: Vec<Held> = {
+            let executor_id = self.lease.lock_against_claims().await;
+            let held = self.store.held_jobs(*executor_id).await?;
+            let in_hand = self.lock_in_hand();
+            let known = |held: &Held| in_hand.contains_key(&(held.key.clone(), held.lease.epoch));
+            held.into_iter().filter(|held| !known(held)).collect()
+        };
+        for held in unheld {
+            match self.store.release_unheld(&held).await {
+                Ok(()) => {
+                    tracing::warn!(job_id = held.key.job_id(), "gave back a job it did not know");
+                }
+                Err(error) if error.is_lease_lost() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&self, job: Claimed) {
+        let Ok(slot) = Arc::clone(&self.inner.slots).try_acquire_owned() else {
+            unreachable!(
+                "as many jobs are claimed as there are free slots, and only here are slots taken"
+            );
+        };
+        let hand = Hand {
+            abort: CancellationToken::new(),
+            wake_number: job.key.wake_number(),
+            is_last_attempt: job.state.is_on_last_attempt(job.spec.max_attempts),
+        };
+        let abort = hand.abort.clone();
+        let in_hand = (job.key.clone(), job.lease.epoch);
+        self.lock_in_hand().insert(in_hand.clone(), hand);
+        // Let go of however this ends.
+        let guard = InHandGuard { inner: Arc::clone(&self.inner), in_hand };
+        let executor = self.clone();
+        self.inner.running.spawn(async move {
+            executor.drive(job, abort, &guard.in_hand).await;
+            drop((guard, slot));
+        });
+    }
+
+    /// Runs a job's steps, one after the other under one lease, until it leaves this process's hands.
+    async fn drive(&self, job: Claimed, abort: CancellationToken, in_hand: &(JobKey, i32)) {
+        let mut job = job;
+        loop {
+            let may_go_on = || !self.stop.is_cancelled() && self.lease.is_alive();
+            let step = self.steps.run(job.clone(), abort.clone(), may_go_on);
+            let step = step.instrument(Steps::span(&job));
+            // A panic fails this attempt alone.
+            match std::panic::AssertUnwindSafe(step).catch_unwind().await {
+                Ok(After::GoOn(next)) => job = *next,
+                Ok(After::Left) => return,
+                Err(_panic) => return self.steps.panicked(&job).await,
+            }
+            // A checkpoint starts the count of lost attempts again.
+            if let Some(hand) = self.lock_in_hand().get_mut(in_hand) {
+                hand.is_last_attempt = false;
+            }
+        }
+    }
+
+    /// Lets steps in flight finish for a while, then aborts them; everything goes back uncounted.
+    async fn drain(&self) {
+        self.inner.running.close();
+        let finished = tokio::time::timeout(self.settings.drain, self.inner.running.wait()).await;
+        if finished.is_err() {
+            let left = self.lock_in_hand().len();
+            tracing::info!(jobs = left, "gives back the steps that did not finish in time");
+            for hand in self.lock_in_hand().values() {
+                hand.abort.cancel();
+            }
+            // Giving back is one short transaction each.
+            let _ = tokio::time::timeout(Duration::from_secs(5), self.inner.running.wait()).await;
+        }
+        self.lease.sign_off().await;
+    }
+
+    async fn a_slot(&self) {
+        // The permit is given back at once: this only waits until there is one.
+        drop(self.inner.slots.acquire().await);
+    }
+
+    fn holds_last_attempt(&self) -> bool {
+        self.lock_in_hand().values().any(|hand| hand.is_last_attempt)
+    }
+
+    fn has_in_hand(&self, wake_number: u64) -> bool {
+        self.lock_in_hand().values().any(|hand| hand.wake_number == wake_number)
+    }
+
+    fn lock_in_hand(&self) -> MutexGuard<'_, InHand> {
+        self.inner.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a job out of hand when it is dropped.
+struct InHandGuard {
+    inner: Arc<Inner>,
+    in_hand: (JobKey, i32),
+}
+
+impl Drop for InHandGuard {
+    fn drop(&mut self) {
+        let mut in_hand = self.inner.in_hand.lock().unwrap_or_else(PoisonError::into_inner);
+        in_hand.remove(&self.in_hand);
+    }
+}

@@ -1,0 +1,127 @@
+//! The lease of an executor: one row for all the jobs it holds, renewed on a connection of its own.
+//!
+//! A renewal never waits for a step, a claim or a free connection of the pool, and a failed one is tried again soon.
+//! While it is not known to be alive, nothing new is begun: no claim, no next step. What is in flight goes on,
+//! because fencing protects the state and aborting would only pay twice.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::id::ExecutorId;
+use crate::store::executor::LeaseLine;
+use crate::store::{Store, StoreError};
+
+/// How soon a renewal that failed is tried again, at the most.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Keeps the lease of this process alive.
+#[derive(Clone)]
+pub struct LeaseKeeper {
+    store: Store,
+    lease: Duration,
+    host: Arc<str>,
+    /// A fresh id per boot, and again after being declared dead.
+    executor_id: Arc<RwLock<ExecutorId>>,
+    /// Until when the lease is certainly alive, by this process's own clock.
+    alive_until: Arc<Mutex<Instant>>,
+}
+
+impl LeaseKeeper {
+    /// A lease that has not been taken yet; `host` is for people.
+    pub fn new(store: Store, lease: Duration, host: &str) -> Self {
+        Self {
+            store,
+            lease,
+            host: host.into(),
+            executor_id: Arc::new(RwLock::new(ExecutorId::new())),
+            alive_until: Arc::new(Mutex::new(Instant::now())),
+        }
+    }
+
+    /// Makes the executor known, and takes the lease; only then may it claim.
+    pub async fn register(&self) -> Result<(), StoreError> {
+        let sent_at = Instant::now();
+        let executor_id = self.executor_id().await;
+        self.store.register_executor(executor_id, &self.host, self.lease).await?;
+        self.note_alive(sent_at);
+        Ok(())
+    }
+
+    /// Renews at a third of the lease, and sooner after a failure, until told to stop.
+    pub async fn run(&self, stop: CancellationToken) {
+        let mut line = self.store.lease_line();
+        let mut pause = self.lease / 3;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = match tokio::time::timeout(self.lease / 3, self.renew(&mut line)).await {
+                Ok(Ok(())) => self.lease / 3,
+                Ok(Err(error)) => {
+                    tracing::warn!(error = &error as &dyn Error, "could not renew the lease");
+                    RETRY.min(self.lease / 3)
+                }
+                Err(_elapsed) => {
+                    tracing::warn!("could not renew the lease: the database does not answer");
+                    line = self.store.lease_line();
+                    RETRY.min(self.lease / 3)
+                }
+            };
+        }
+    }
+
+    async fn renew(&self, line: &mut LeaseLine) -> Result<(), StoreError> {
+        let sent_at = Instant::now();
+        let executor_id = self.executor_id().await;
+        if line.renew(executor_id, self.lease).await? {
+            self.note_alive(sent_at);
+            return Ok(());
+        }
+        // Declared dead: what it held is no longer its own, and the name is used up.
+        let fresh = ExecutorId::new();
+        tracing::warn!(%executor_id, %fresh, "was declared dead; goes on under a new id");
+        self.store.register_executor(fresh, &self.host, self.lease).await?;
+        *self.executor_id.write().await = fresh;
+        self.note_alive(sent_at);
+        Ok(())
+    }
+
+    /// Whether the lease is certainly alive, counted from when the last renewal was sent.
+    pub fn is_alive(&self) -> bool {
+        Instant::now() < *self.alive_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The id under which jobs are claimed now.
+    pub async fn executor_id(&self) -> ExecutorId {
+        *self.executor_id.read().await
+    }
+
+    /// The id, kept as it is while a claim is on its way and its jobs are not in hand yet.
+    pub async fn lock_for_claim(&self) -> RwLockReadGuard<'_, ExecutorId> {
+        self.executor_id.read().await
+    }
+
+    /// The id, while no claim is on its way.
+    pub async fn lock_against_claims(&self) -> RwLockWriteGuard<'_, ExecutorId> {
+        self.executor_id.write().await
+    }
+
+    /// Takes the row away; nothing is held any more.
+    pub async fn sign_off(&self) {
+        if let Err(error) = self.store.unregister_executor(self.executor_id().await).await {
+            let error = &error as &dyn Error;
+            tracing::warn!(error, "could not sign off; the lease runs out by itself");
+        }
+    }
+
+    fn note_alive(&self, sent_at: Instant) {
+        let mut alive_until = self.alive_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *alive_until = sent_at + self.lease;
+    }
+}

@@ -1,0 +1,101 @@
+//! WHO moves a job: submits and controls from the doors, executors that run steps, sweepers that mend what time broke.
+//!
+//! `Engine` is what both doors hold; the loops run beside it and meet it only in Postgres.
+
+pub mod submit;
+
+pub mod control;
+
+pub mod lease;
+
+pub mod executor;
+
+mod step;
+
+pub mod sweeper;
+
+pub mod watch;
+
+use std::time::Duration;
+
+use crate::domain::spec::Defaults;
+use crate::domain::submission::ContextMode;
+use crate::domain::validate::Violation;
+use crate::model::Model;
+use crate::store::{Store, StoreError};
+
+/// How jobs are run here.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// What a submission that says nothing gets.
+    pub defaults: Defaults,
+    /// Whether notices can be sent at all; without, a submit that needs them is warned.
+    pub can_notify: bool,
+    /// How many steps this process works on at once.
+    pub slots: usize,
+    /// How long a dead process keeps its jobs.
+    pub lease: Duration,
+    /// How long a stopping process lets its steps finish.
+    pub drain: Duration,
+    /// How often the executor looks for work that nobody woke it for.
+    pub poll: Duration,
+    /// How often the sweeper looks.
+    pub sweep: Duration,
+}
+
+/// What the doors do with jobs.
+#[derive(Clone)]
+pub struct Engine {
+    store: Store,
+    model: Model,
+    settings: EngineSettings,
+}
+
+/// Why the engine could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The request has faults; each names its field.
+    #[error("the request is not valid")]
+    Invalid(Vec<Violation>),
+    /// The store says no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl EngineError {
+    /// One fault of one field.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![Violation { field: field.into(), message: message.into() }])
+    }
+}
+
+/// Which door a request came through, and with it who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A gRPC client.
+    Grpc,
+    /// A client of the webhooks.
+    Webhook,
+}
+
+impl Caller {
+    /// What a model sees of the steps before, where a submission does not say: the template showed it nothing.
+    fn default_context(self) -> ContextMode {
+        match self {
+            Self::Grpc => ContextMode::Conversation,
+            Self::Webhook => ContextMode::None,
+        }
+    }
+}
+
+impl Engine {
+    /// An engine over a store and a model.
+    pub fn new(store: Store, model: Model, settings: EngineSettings) -> Self {
+        Self { store, model, settings }
+    }
+
+    /// The store, for what is only read.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+}

@@ -1,0 +1,77 @@
+//! Submit: check, freeze the defaults, store; and warn of what the job needs that this server does not have.
+
+use super::{Caller, Engine, EngineError};
+use crate::domain::id::{JobKey, new_job_id};
+use crate::domain::language::is_spoken;
+use crate::domain::spec::{Defaults, Spec, Work};
+use crate::domain::submission::{Submission, TimeoutPolicy};
+use crate::domain::validate::freeze;
+use crate::store::submit::NewJob;
+
+/// What became of a submit.
+#[derive(Clone, Debug)]
+pub struct Submitted {
+    /// The job.
+    pub key: JobKey,
+    /// Whether it was made now.
+    pub created: bool,
+    /// What it needs that is not configured, a sentence each.
+    pub warnings: Vec<String>,
+    /// The specification that this submit froze.
+    pub spec: Spec,
+}
+
+impl Engine {
+    /// Stores a job; with `validate_only` it only checks, and nothing is stored.
+    pub async fn submit(
+        &self,
+        submission: &Submission,
+        caller: Caller,
+        traceparent: Option<&str>,
+        validate_only: bool,
+    ) -> Result<Submitted, EngineError> {
+        let defaults =
+            Defaults { context: caller.default_context(), ..self.settings.defaults.clone() };
+        let spec = freeze(submission, &defaults).map_err(EngineError::Invalid)?;
+        let job_id = submission.job_id.clone().unwrap_or_else(new_job_id);
+        let key = JobKey::new(&job_id);
+        let warnings = self.warnings(&spec);
+        let job = NewJob { key: &key, submission, spec: &spec, traceparent, actor: "client" };
+        let created = !validate_only && self.store.submit(&job).await?;
+        Ok(Submitted { key, created, warnings, spec })
+    }
+
+    fn warnings(&self, spec: &Spec) -> Vec<String> {
+        let runs = spec.steps.iter().any(|step| matches!(step.work, Work::Run(_)));
+        let approvals = spec.steps.iter().filter_map(|step| match &step.work {
+            Work::Approval(approval) => Some(approval),
+            Work::Run(_) | Work::Wait(_) => None,
+        });
+        let asks_nobody = approvals.clone().any(|approval| approval.approvers.is_empty());
+        let asks_somebody = approvals.clone().any(|approval| !approval.approvers.is_empty());
+        let approves_by_timeout =
+            approvals.clone().any(|approval| approval.on_timeout == TimeoutPolicy::Approve);
+        let tells_somebody = asks_somebody || !spec.notify.is_empty();
+        let warnings = [
+            (
+                runs && !self.model.is_configured(),
+                "no key for the model provider is configured: run steps will fail",
+            ),
+            (
+                tells_somebody && !self.settings.can_notify,
+                "WhatsApp is not configured: nobody will be told",
+            ),
+            (asks_nobody, "an approval names nobody to ask: it has to be decided through Control"),
+            (
+                approves_by_timeout,
+                "no channel confirms deliveries yet: on_timeout `approve` will fail the job",
+            ),
+        ];
+        let foreign = spec.language.as_deref().filter(|language| !is_spoken(language));
+        let foreign = foreign.map(|language| {
+            format!("language `{language}` is not spoken here yet: people are addressed in English")
+        });
+        let warnings = warnings.into_iter().filter(|(holds, _)| *holds);
+        warnings.map(|(_, text)| text.to_owned()).chain(foreign).collect()
+    }
+}
