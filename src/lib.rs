@@ -17,5 +17,8 @@ pub mod model;
 /// WHO moves a job: submits, controls, executors, sweepers.
 pub mod engine;
 
+/// WHO is told: notices to people, and the channels that carry them.
+pub mod notify;
+
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;

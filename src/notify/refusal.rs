@@ -1,0 +1,342 @@
+//! What an answer that is not success means: whether the message may have gone out, and what can be done.
+//!
+//! In come the status, the headers and the body; out comes a class, how long to wait, and words for the operator.
+//! Meta's code decides and never its words; the status decides only where there is no code that is known.
+//! The words hold no token and no phone number, whatever the answer repeated of them.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use reqwest::StatusCode;
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use serde_json::Value;
+
+use self::Class::{Ambiguous, Configuration, Permanent, Rate};
+
+const WORDS_CHARS_MAX: usize = 300;
+const BACK_OFF_MAX: Duration = Duration::from_hours(1);
+/// Whoever asks for a longer wait is not believed.
+const WAIT_MAX: Duration = Duration::from_hours(24);
+/// A phone number has at least so many digits, and one of Meta's codes at most one fewer.
+const NUMBER_DIGITS_MIN: usize = 7;
+/// A shorter token is one for trying out, and may be a part of any word.
+const SECRET_BYTES_MIN: usize = 8;
+
+/// What can be done about an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Not sent: too much at once, try again after a while.
+    Rate,
+    /// Perhaps sent: a blind repetition may reach the person twice.
+    Ambiguous,
+    /// Not sent, and this message never will be.
+    Permanent,
+    /// Not sent, and no message will be until a person mends the account, the number or the token.
+    Configuration,
+}
+
+/// Meta's codes by what they mean for a text message; the ends of a range belong to it.
+const CODES: &[(i64, i64, Class)] = &[
+    (0, 0, Configuration),             // the token cannot be read
+    (1, 2, Ambiguous),                 // unknown; service down
+    (3, 3, Configuration),             // a permission is missing
+    (4, 4, Rate),                      // the app's limit
+    (10, 10, Configuration),           // permission denied
+    (33, 33, Configuration),           // the sending number is gone
+    (100, 100, Permanent),             // a parameter is wrong
+    (190, 190, Configuration),         // the token has expired
+    (200, 299, Configuration),         // permissions
+    (368, 368, Configuration),         // the account is restricted
+    (80_007, 80_007, Rate),            // the account's limit
+    (130_403, 130_403, Permanent),     // we blocked the person
+    (130_429, 130_429, Rate),          // throughput
+    (130_472, 130_472, Permanent),     // the person is in an experiment
+    (130_497, 130_497, Permanent),     // not to this country
+    (131_000, 131_000, Ambiguous),     // unknown
+    (131_005, 131_005, Configuration), // access denied
+    (131_008, 131_009, Permanent),     // a parameter is missing; has a bad value
+    (131_016, 131_016, Ambiguous),     // service unavailable
+    (131_021, 131_021, Permanent),     // to oneself
+    (131_026, 131_026, Permanent),     // undeliverable
+    (131_030, 131_030, Permanent),     // a test number, and the person is not on its list
+    (131_031, 131_031, Configuration), // account locked
+    (131_037, 131_037, Configuration), // display name not approved
+    (131_042, 131_042, Configuration), // payment
+    (131_045, 131_045, Configuration), // registration
+    (131_047, 131_047, Permanent),     // the window is closed
+    (131_048, 131_050, Permanent),     // spam limit; limit of the person; opted out
+    (131_051, 131_053, Permanent),     // unsupported; media
+    (131_056, 131_057, Rate),          // too much for one person; number in maintenance
+    (131_062, 131_062, Permanent),     // not to such an id
+    (131_063, 131_063, Configuration), // marketing is off
+    (132_000, 132_018, Permanent),     // templates
+    (133_000, 133_000, Configuration), // registration
+    (133_004, 133_004, Ambiguous),     // server unavailable
+    (133_005, 133_016, Configuration), // registration
+    (134_011, 134_011, Configuration), // terms of payments
+    (135_000, 135_000, Permanent),     // a parameter is wrong
+];
+
+/// An unknown sending number comes as a wrong parameter with this subcode.
+const UNKNOWN_OBJECT: (i64, i64) = (100, 33);
+
+/// An answer that is not success, understood.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// What can be done.
+    pub(super) class: Class,
+    /// How long Meta asks to wait, if it says.
+    pub(super) wait: Option<Duration>,
+    /// What was wrong, for the operator.
+    pub(super) words: String,
+}
+
+impl Refusal {
+    /// Reads an answer; `secret` is hidden wherever the answer repeats it.
+    pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8], secret: &str) -> Self {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let error = &body["error"];
+        let code = error["code"].as_i64();
+        let class = classify(status, code, error["error_subcode"].as_i64());
+        let mut words = match code {
+            Some(code) => format!("error {code}"),
+            None => format!("status {}", status.as_u16()),
+        };
+        let prefix = code.map(|code| format!("(#{code})")).unwrap_or_default();
+        for said in [&error["message"], &error["error_data"]["details"]] {
+            if let Some(said) = said.as_str().filter(|said| !said.is_empty()) {
+                let said = said.strip_prefix(&prefix).unwrap_or(said).trim();
+                words = format!("{words}: {}", tidy(said, secret));
+            }
+        }
+        let words = words.chars().take(WORDS_CHARS_MAX).collect();
+        Self { class, wait: find_wait(headers), words }
+    }
+}
+
+/// How long to wait before the try after this one: 1 s, 4 s, 16 s, …, an hour.
+pub(super) fn back_off(tries: i32) -> Duration {
+    let power = tries.clamp(1, 7).unsigned_abs() - 1;
+    Duration::from_secs(4_u64.pow(power)).min(BACK_OFF_MAX)
+}
+
+fn classify(status: StatusCode, code: Option<i64>, subcode: Option<i64>) -> Class {
+    if code.zip(subcode) == Some(UNKNOWN_OBJECT) {
+        return Configuration;
+    }
+    let known = code
+        .and_then(|code| CODES.iter().find(|(first, last, _)| (*first..=*last).contains(&code)));
+    if let Some((_, _, class)) = known {
+        return *class;
+    }
+    match status.as_u16() {
+        429 => Rate,
+        // Success without a message id, and a proxy that gave up waiting, may both hide a message that went out.
+        200..=299 | 408 | 500.. => Ambiguous,
+        // Something between us and Meta, or an address that is not Meta's.
+        300..=399 | 401 | 403 | 404 | 405 | 407 => Configuration,
+        _ => Permanent,
+    }
+}
+
+fn find_wait(headers: &HeaderMap) -> Option<Duration> {
+    let waits = [find_retry_after(headers), find_retry_date(headers), find_regain(headers)];
+    waits.into_iter().flatten().max().map(|wait| wait.min(WAIT_MAX))
+}
+
+fn text_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+fn find_retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = text_header(headers, RETRY_AFTER.as_str())?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// A date is read against the response's own date, for our clock and theirs can differ.
+fn find_retry_date(headers: &HeaderMap) -> Option<Duration> {
+    let date = |name: &str| DateTime::parse_from_rfc2822(text_header(headers, name)?).ok();
+    (date(RETRY_AFTER.as_str())? - date(DATE.as_str())?).to_std().ok()
+}
+
+/// Meta says per account and kind of use how many minutes it will be throttled.
+fn find_regain(headers: &HeaderMap) -> Option<Duration> {
+    let usage = text_header(headers, "x-business-use-case-usage")?;
+    let usage: Value = serde_json::from_str(usage).ok()?;
+    let uses = usage.as_object()?.values().filter_map(Value::as_array).flatten();
+    let minutes = uses.filter_map(|one| one["estimated_time_to_regain_access"].as_u64()).max()?;
+    (minutes > 0).then(|| Duration::from_secs(minutes.saturating_mul(60)))
+}
+
+/// Meta's words without what they may repeat of the request: the token, a phone number, a line break.
+fn tidy(said: &str, secret: &str) -> String {
+    let is_secret = secret.len() >= SECRET_BYTES_MIN;
+    let said = if is_secret { said.replace(secret, "…") } else { said.to_owned() };
+    let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    without_numbers(&said)
+}
+
+fn without_numbers(said: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = said;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let from_digit = &rest[start..];
+        let is_number = |c: char| c.is_ascii_digit() || matches!(c, ' ' | '-' | '(' | ')' | '.');
+        let end = from_digit.find(|c: char| !is_number(c)).unwrap_or(from_digit.len());
+        // What only separates belongs to what follows.
+        let run = from_digit[..end].trim_end_matches(|c: char| !c.is_ascii_digit());
+        let digits = run.bytes().filter(u8::is_ascii_digit).count();
+        kept.push_str(rest[..start].trim_end_matches('+'));
+        kept.push_str(if digits < NUMBER_DIGITS_MIN { run } else { "…" });
+        rest = &from_digit[run.len()..];
+    }
+    kept + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderName, HeaderValue};
+    use serde_json::json;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair =
+            |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        pairs.iter().map(pair).collect()
+    }
+
+    fn class_of(status: u16, body: &Value) -> Class {
+        let status = StatusCode::from_u16(status).unwrap();
+        Refusal::read(status, &HeaderMap::new(), body.to_string().as_bytes(), "").class
+    }
+
+    #[test]
+    fn the_code_decides_and_the_status_does_not() {
+        for (code, class) in [
+            (0, Configuration),
+            (1, Ambiguous),
+            (2, Ambiguous),
+            (4, Rate),
+            (10, Configuration),
+            (100, Permanent),
+            (190, Configuration),
+            (200, Configuration),
+            (299, Configuration),
+            (368, Configuration),
+            (80_007, Rate),
+            (130_429, Rate),
+            (131_000, Ambiguous),
+            (131_005, Configuration),
+            (131_016, Ambiguous),
+            (131_026, Permanent),
+            (131_030, Permanent),
+            (131_045, Configuration),
+            (131_047, Permanent),
+            (131_048, Permanent),
+            (131_049, Permanent),
+            (131_056, Rate),
+            (131_057, Rate),
+            (133_004, Ambiguous),
+            (133_010, Configuration),
+        ] {
+            for status in [200, 400, 403, 429, 500] {
+                let body = json!({"error": {"code": code}});
+                assert_eq!(class_of(status, &body), class, "{code} with {status}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_known_code_the_status_decides() {
+        for (status, class) in [
+            (200, Ambiguous),
+            (302, Configuration),
+            (400, Permanent),
+            (401, Configuration),
+            (404, Configuration),
+            (408, Ambiguous),
+            (413, Permanent),
+            (429, Rate),
+            (500, Ambiguous),
+            (502, Ambiguous),
+            (504, Ambiguous),
+        ] {
+            assert_eq!(class_of(status, &Value::Null), class, "{status}");
+            assert_eq!(class_of(status, &json!({"error": {"code": 999_999}})), class, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_sending_number_is_a_fault_of_the_configuration() {
+        let body = json!({"error": {"code": 100, "error_subcode": 33}});
+        assert_eq!(class_of(400, &body), Configuration);
+    }
+
+    #[test]
+    fn no_two_ranges_of_codes_overlap() {
+        assert!(CODES.iter().all(|(first, last, _)| first <= last));
+        assert!(CODES.windows(2).all(|pair| pair[0].1 < pair[1].0));
+    }
+
+    #[test]
+    fn the_back_off_grows_to_an_hour_and_no_further() {
+        let seconds = [1, 2, 3, 6, 7, 50, i32::MAX].map(|tries| back_off(tries).as_secs());
+        assert_eq!(seconds, [1, 4, 16, 1024, 3600, 3600, 3600]);
+        assert_eq!(back_off(0).as_secs(), 1);
+    }
+
+    #[test]
+    fn the_wait_is_read_in_every_form_and_bounded() {
+        const NOW: (&str, &str) = ("date", "Sun, 29 Nov 2026 18:00:00 GMT");
+        let usage = |text| ("x-business-use-case-usage", text);
+        for (pairs, seconds) in [
+            (vec![("retry-after", "30")], Some(30)),
+            (vec![NOW, ("retry-after", "Sun, 29 Nov 2026 18:01:30 GMT")], Some(90)),
+            (vec![("retry-after", "1e300")], None),
+            (vec![("retry-after", "99999999")], Some(86_400)),
+            (vec![("retry-after", "soon")], None),
+            (vec![usage(r#"{"1":[{"estimated_time_to_regain_access":0}]}"#)], None),
+            (
+                vec![
+                    ("retry-after", "30"),
+                    usage(
+                        r#"{"1":[{"type":"whatsapp","estimated_time_to_regain_access":2}],"2":[{"estimated_time_to_regain_access":1}]}"#,
+                    ),
+                ],
+                Some(120),
+            ),
+            (vec![usage("[]")], None),
+            (vec![], None),
+        ] {
+            let wait = find_wait(&headers(&pairs)).map(|wait| wait.as_secs());
+            assert_eq!(wait, seconds, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_hold_no_token_and_no_phone_number() {
+        let message =
+            "(#190) Malformed access token EAAsecret for +1 (650) 555-1234\n, 16505551234";
+        let body = json!({"error": {
+            "code": 190, "message": message, "error_data": {"details": "limit 131056 of +442071838750."}}});
+        let body = body.to_string();
+        let refusal = Refusal::read(
+            StatusCode::UNAUTHORIZED,
+            &HeaderMap::new(),
+            body.as_bytes(),
+            "EAAsecret",
+        );
+        let expected = "error 190: Malformed access token … for … , …: limit 131056 of ….";
+        assert_eq!(refusal.words, expected);
+    }
+
+    #[test]
+    fn long_words_are_cut_and_missing_ones_leave_the_status() {
+        let body = json!({"error": {"code": 100, "message": "长".repeat(5000)}}).to_string();
+        let read =
+            |body: &[u8]| Refusal::read(StatusCode::BAD_GATEWAY, &HeaderMap::new(), body, "").words;
+        assert_eq!(read(body.as_bytes()).chars().count(), WORDS_CHARS_MAX);
+        assert_eq!(read(b"<html>"), "status 502");
+    }
+}

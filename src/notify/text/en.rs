@@ -1,0 +1,91 @@
+//! The texts of notices in English.
+//!
+//! A person reads them on a phone, often between other things: a title, what it is about, what to do.
+//! They are short and polite, and name no part of the system but the job, its steps and the server.
+
+use chrono::{DateTime, Utc};
+
+use super::{Left, Words};
+use crate::domain::job::Reason;
+
+pub(super) const WORDS: Words = Words {
+    asked: "Your decision is needed",
+    completed: "Your job is done",
+    failed: "Your job failed",
+    cancelled: "Your job was cancelled",
+    draft: "The draft:",
+    draft_begins: "The draft begins:",
+    result: "The result:",
+    result_begins: "The result begins:",
+    how: "Each link opens a page; nothing is decided until you confirm there.",
+    approve: "Approve: ",
+    reject: "Reject: ",
+    error: "Error: ",
+    step: |step, count| format!("Step {step} of {count}"),
+    deadline,
+    why_failed,
+    why_cancelled,
+    cost: |usd| format!("Cost: ${usd}"),
+    cost_is_tiny: "Cost: under $0.0001",
+};
+
+fn deadline(deadline_at: DateTime<Utc>, left: Option<Left>) -> String {
+    let at = deadline_at.format("%a %-d %b %Y, %H:%M UTC");
+    let left = match left {
+        Some(Left::Days(days)) => format!(" ({days} days left)"),
+        Some(Left::Hours(hours)) => format!(" ({hours} hours left)"),
+        Some(Left::Minutes(1)) => " (1 minute left)".to_owned(),
+        Some(Left::Minutes(minutes)) => format!(" ({minutes} minutes left)"),
+        Some(Left::Moments) => " (less than a minute left)".to_owned(),
+        None => String::new(),
+    };
+    format!("Please decide by {at}{left}.")
+}
+
+fn why_failed(reason: Option<Reason>) -> &'static str {
+    match reason {
+        Some(Reason::ApprovalExpired) => "Nobody decided in time.",
+        Some(Reason::RecoveriesExhausted) => {
+            "The server went down during this step too many times."
+        }
+        Some(Reason::RetryWindowExhausted) => "The AI provider was unavailable for too long.",
+        Some(Reason::ProviderRejected) => "The AI provider refused the request.",
+        Some(Reason::ProviderUnconfigured) => "The server has no key for the AI provider.",
+        Some(Reason::ModelRefused) => "The AI model declined to answer.",
+        Some(Reason::ModelTruncated) => "The answer grew longer than allowed.",
+        Some(Reason::ModelStopped) => "The AI model stopped before it had finished.",
+        Some(Reason::StepPanicked) => "The server had a fault while it worked on this step.",
+        Some(
+            Reason::Scheduled
+            | Reason::Waiting
+            | Reason::ProviderUnavailable
+            | Reason::AttemptLost
+            | Reason::Rejected,
+        )
+        | None => "This step could not be finished.",
+    }
+}
+
+fn why_cancelled(reason: Option<Reason>) -> &'static str {
+    match reason {
+        Some(Reason::Rejected) => "It was rejected at this step.",
+        Some(Reason::ApprovalExpired) => {
+            "Nobody decided in time, which counts as a rejection here."
+        }
+        Some(
+            Reason::Scheduled
+            | Reason::Waiting
+            | Reason::ProviderUnavailable
+            | Reason::AttemptLost
+            | Reason::RecoveriesExhausted
+            | Reason::RetryWindowExhausted
+            | Reason::ProviderRejected
+            | Reason::ProviderUnconfigured
+            | Reason::ModelRefused
+            | Reason::ModelTruncated
+            | Reason::ModelStopped
+            | Reason::StepPanicked,
+        )
+        | None => "It was stopped by request.",
+    }
+}

@@ -1,0 +1,87 @@
+//! The texts of notices in Chinese.
+//!
+//! They say the same as the English ones, in the same places, in the words a Chinese reader expects.
+//! They are polite (您), and have blanks between Chinese and digits, which reads best on phones.
+
+use chrono::{DateTime, Utc};
+
+use super::{Left, Words};
+use crate::domain::job::Reason;
+
+pub(super) const WORDS: Words = Words {
+    asked: "请您审批",
+    completed: "任务已完成",
+    failed: "任务失败",
+    cancelled: "任务已取消",
+    draft: "草稿：",
+    draft_begins: "草稿（开头部分）：",
+    result: "结果：",
+    result_begins: "结果（开头部分）：",
+    how: "点开链接只会打开页面，在页面上确认后才算决定。",
+    // A link is only recognised everywhere if a blank stands before it.
+    approve: "批准： ",
+    reject: "拒绝： ",
+    error: "错误信息：",
+    step: |step, count| format!("第 {step} 步，共 {count} 步"),
+    deadline,
+    why_failed,
+    why_cancelled,
+    cost: |usd| format!("费用：{usd} 美元"),
+    cost_is_tiny: "费用：不到 0.0001 美元",
+};
+
+fn deadline(deadline_at: DateTime<Utc>, left: Option<Left>) -> String {
+    let at = deadline_at.format("%Y年%-m月%-d日 %H:%M（UTC）");
+    let left = match left {
+        Some(Left::Days(days)) => format!("，还剩 {days} 天"),
+        Some(Left::Hours(hours)) => format!("，还剩 {hours} 小时"),
+        Some(Left::Minutes(minutes)) => format!("，还剩 {minutes} 分钟"),
+        Some(Left::Moments) => "，只剩不到 1 分钟".to_owned(),
+        None => String::new(),
+    };
+    format!("请在 {at}前决定{left}。")
+}
+
+fn why_failed(reason: Option<Reason>) -> &'static str {
+    match reason {
+        Some(Reason::ApprovalExpired) => "没有人在期限内作出决定。",
+        Some(Reason::RecoveriesExhausted) => "执行这一步时，服务器中断的次数过多。",
+        Some(Reason::RetryWindowExhausted) => "AI 服务长时间不可用。",
+        Some(Reason::ProviderRejected) => "AI 服务拒绝了请求。",
+        Some(Reason::ProviderUnconfigured) => "服务器没有配置 AI 服务的密钥。",
+        Some(Reason::ModelRefused) => "AI 模型拒绝回答。",
+        Some(Reason::ModelTruncated) => "回答超出了允许的长度。",
+        Some(Reason::ModelStopped) => "AI 模型没有写完就停止了。",
+        Some(Reason::StepPanicked) => "服务器在执行这一步时发生了故障。",
+        Some(
+            Reason::Scheduled
+            | Reason::Waiting
+            | Reason::ProviderUnavailable
+            | Reason::AttemptLost
+            | Reason::Rejected,
+        )
+        | None => "这一步没能完成。",
+    }
+}
+
+fn why_cancelled(reason: Option<Reason>) -> &'static str {
+    match reason {
+        Some(Reason::Rejected) => "审批人在这一步拒绝了。",
+        Some(Reason::ApprovalExpired) => "没有人在期限内作出决定，按规定视为拒绝。",
+        Some(
+            Reason::Scheduled
+            | Reason::Waiting
+            | Reason::ProviderUnavailable
+            | Reason::AttemptLost
+            | Reason::RecoveriesExhausted
+            | Reason::RetryWindowExhausted
+            | Reason::ProviderRejected
+            | Reason::ProviderUnconfigured
+            | Reason::ModelRefused
+            | Reason::ModelTruncated
+            | Reason::ModelStopped
+            | Reason::StepPanicked,
+        )
+        | None => "任务已应要求停止。",
+    }
+}
