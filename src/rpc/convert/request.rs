@@ -1,0 +1,234 @@
+//! The other requests: which job, which action, which page, where a watch begins.
+//!
+//! What comes out has been checked as far as the proto's types allow what the domain's do not.
+
+use uuid::Uuid;
+
+use super::submission::{number, text};
+use super::word;
+use crate::domain::approval::Verdict;
+use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
+use crate::domain::validate::{Faults, Violation};
+use crate::engine::control::Command;
+use crate::rpc::proto::{self, control_request::Action};
+use crate::store::list::{Cursor, Selector};
+
+/// The longest wait of a `GetJob`.
+pub const WAIT_SECONDS_MAX: i32 = 60;
+const PAGE_SIZE: i32 = 50;
+const PAGE_SIZE_MAX: i32 = 200;
+
+/// What to show of which job.
+#[derive(Debug)]
+pub struct Look {
+    /// The job.
+    pub key: JobKey,
+    /// The step whose whole output is wanted.
+    pub step: Option<i32>,
+    /// How long to wait for the job to stand still.
+    pub wait_seconds: u64,
+}
+
+/// One page of a list.
+#[derive(Debug)]
+pub struct Page {
+    /// Which jobs.
+    pub selector: Selector,
+    /// After which place.
+    pub after: Option<Cursor>,
+    /// How many.
+    pub size: usize,
+}
+
+/// What a `GetJob` asks for.
+pub fn look(request: &proto::GetJobRequest) -> Result<Look, Vec<Violation>> {
+    let mut faults = Faults::default();
+    let key = key(&request.job_id, &mut faults);
+    if request.step < 0 {
+        faults.add("step", format!("must not be negative, is {}", request.step));
+    }
+    let wait = request.wait_seconds;
+    faults.check_range("wait_seconds", Some(wait), (0, WAIT_SECONDS_MAX), 0);
+    faults.into_result()?;
+    let wait_seconds = u64::from(wait.unsigned_abs());
+    Ok(Look { key, step: number(request.step), wait_seconds })
+}
+
+/// What a `Control` asks for.
+pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<Violation>> {
+    let mut faults = Faults::default();
+    let key = key(&request.job_id, &mut faults);
+    let command = match request.action {
+        Some(Action::Status(_)) => Command::Status,
+        Some(Action::Pause(pause)) => Command::Pause { now: pause.now },
+        Some(Action::Resume(_)) => Command::Resume,
+        Some(Action::Cancel(cancel)) => Command::Cancel { comment: cancel.comment },
+        Some(Action::Retry(retry)) => {
+            if retry.from_step < 0 {
+                faults.add(
+                    "retry.from_step",
+                    format!("must not be negative, is {}", retry.from_step),
+                );
+            }
+            Command::Retry { from_step: number(retry.from_step) }
+        }
+        Some(Action::Approve(approve)) => Command::Decide {
+            approval_id: approval_id("approve.approval_id", &approve.approval_id, &mut faults),
+            verdict: Verdict::Approve,
+            comment: approve.comment,
+            on_behalf_of: text(approve.on_behalf_of),
+        },
+        Some(Action::Reject(reject)) => Command::Decide {
+            approval_id: approval_id("reject.approval_id", &reject.approval_id, &mut faults),
+            verdict: Verdict::Reject,
+            comment: reject.comment,
+            on_behalf_of: text(reject.on_behalf_of),
+        },
+        None => {
+            let actions = "status, pause, resume, cancel, retry, approve, reject";
+            faults.add("action", format!("must be one of {actions}"));
+            Command::Status
+        }
+    };
+    faults.into_result().map(|()| (key, command))
+}
+
+/// Which job a `WatchJob` watches, and the last sequence that its client has seen.
+pub fn watch(request: &proto::WatchJobRequest) -> Result<(JobKey, Option<i32>), Vec<Violation>> {
+    let mut faults = Faults::default();
+    let key = key(&request.job_id, &mut faults);
+    if let Some(after) = request.after_sequence.filter(|after| *after < 0) {
+        faults.add("after_sequence", format!("must not be negative, is {after}"));
+    }
+    faults.into_result().map(|()| (key, request.after_sequence))
+}
+
+/// Which page a `ListJobs` asks for.
+pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
+    let mut faults = Faults::default();
+    let selector = selector(request.selector.unwrap_or_default(), &mut faults);
+    if request.page_size < 0 {
+        faults.add("page_size", format!("must not be negative, is {}", request.page_size));
+    }
+    let size = number(request.page_size).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE_MAX);
+    let after = text(request.page_token).and_then(|token| {
+        let place = Cursor::parse(&token);
+        if place.is_none() {
+            faults.add("page_token", "must be the next_page_token of the page before");
+        }
+        place
+    });
+    faults.into_result()?;
+    Ok(Page { selector, after, size: size.unsigned_abs() as usize })
+}
+
+fn selector(sent: proto::JobSelector, faults: &mut Faults) -> Selector {
+    let mut statuses = Vec::new();
+    for (at, number) in sent.statuses.into_iter().enumerate() {
+        let field = format!("selector.statuses[{at}]");
+        if number == 0 {
+            faults.add(&field, "must be a status");
+        }
+        statuses.extend(word::read::<proto::JobStatus>(&field, number, faults));
+    }
+    if sent.labels.len() > 64 {
+        faults.add("selector.labels", "must have at most 64 entries");
+    }
+    for (key, value) in &sent.labels {
+        let field = format!("selector.labels[{key:?}]");
+        faults.check_text(&field, key, 63);
+        faults.check_text(&field, value, 255);
+    }
+    Selector { statuses, labels: sent.labels.into_iter().collect() }
+}
+
+fn key(job_id: &str, faults: &mut Faults) -> JobKey {
+    if let Some(fault) = find_job_id_fault(job_id) {
+        faults.add("job_id", fault);
+    }
+    JobKey::new(job_id)
+}
+
+fn approval_id(field: &str, sent: &str, faults: &mut Faults) -> Option<ApprovalId> {
+    if sent.is_empty() {
+        return None;
+    }
+    let parsed = Uuid::try_parse(sent).ok();
+    if parsed.is_none() {
+        faults.add(field, "must be a UUID");
+    }
+    parsed.map(ApprovalId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(action: Option<Action>) -> Result<(JobKey, Command), Vec<Violation>> {
+        command(proto::ControlRequest { job_id: "job-1".to_owned(), action })
+    }
+
+    fn fields<T: std::fmt::Debug>(result: Result<T, Vec<Violation>>) -> Vec<String> {
+        result.unwrap_err().into_iter().map(|fault| fault.field).collect()
+    }
+
+    #[test]
+    fn exactly_one_action_is_required() {
+        assert_eq!(fields(control(None)), ["action"]);
+        assert_eq!(fields(command(proto::ControlRequest::default())), ["job_id", "action"]);
+        let look = control(Some(Action::Status(proto::StatusAction {})));
+        assert!(matches!(look, Ok((_, Command::Status))));
+    }
+
+    #[test]
+    fn an_approval_id_is_a_uuid_or_absent() {
+        let approve = |approval_id: &str| {
+            let approval_id = approval_id.to_owned();
+            let approve = proto::ApproveAction { approval_id, ..proto::ApproveAction::default() };
+            control(Some(Action::Approve(approve)))
+        };
+        let absent = approve("");
+        assert!(matches!(
+            absent,
+            Ok((_, Command::Decide { approval_id: None, on_behalf_of: None, .. }))
+        ));
+        assert_eq!(fields(approve("7")), ["approve.approval_id"]);
+        let reject = proto::RejectAction { approval_id: "x".to_owned(), ..Default::default() };
+        assert_eq!(fields(control(Some(Action::Reject(reject)))), ["reject.approval_id"]);
+    }
+
+    #[test]
+    fn negative_numbers_are_faults() {
+        let retry = proto::RetryAction { from_step: -1 };
+        assert_eq!(fields(control(Some(Action::Retry(retry)))), ["retry.from_step"]);
+        let job_id = || "job-1".to_owned();
+        let get = proto::GetJobRequest {
+            job_id: job_id(),
+            step: -1,
+            wait_seconds: 61,
+            include_spec: false,
+        };
+        assert_eq!(fields(look(&get)), ["step", "wait_seconds"]);
+        let after = proto::WatchJobRequest { job_id: job_id(), after_sequence: Some(-1) };
+        assert_eq!(fields(watch(&after)), ["after_sequence"]);
+    }
+
+    #[test]
+    fn a_page_has_a_default_a_limit_and_a_place() {
+        let list = |page_size, page_token: &str| {
+            let page_token = page_token.to_owned();
+            page(proto::ListJobsRequest { selector: None, page_size, page_token })
+        };
+        let size = |page_size| list(page_size, "").unwrap().size;
+        assert_eq!([size(0), size(7), size(200), size(i32::MAX)], [50, 7, 200, 200]);
+        assert_eq!(fields(list(-1, "?")), ["page_size", "page_token"]);
+    }
+
+    #[test]
+    fn a_selector_names_statuses_that_exist() {
+        let statuses = vec![proto::JobStatus::Paused.into(), 0, 99];
+        let selector = proto::JobSelector { statuses, ..proto::JobSelector::default() };
+        let request = proto::ListJobsRequest { selector: Some(selector), ..Default::default() };
+        assert_eq!(fields(page(request)), ["selector.statuses[1]", "selector.statuses[2]"]);
+    }
+}

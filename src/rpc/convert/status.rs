@@ -1,0 +1,245 @@
+//! The one table from errors to gRPC statuses.
+//!
+//! In goes an error, out comes a `google.rpc.Status` with exactly one `ErrorInfo` and what helps a program beside it.
+//! A fault of the server is logged here, once, with its sources; none of them is ever sent.
+//! A whole status stays under 3.5 KB, since many clients and proxies lose longer trailers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
+
+use super::cut;
+use crate::domain::id::JobKey;
+use crate::domain::state::Refusal;
+use crate::domain::validate::Violation;
+use crate::domain::word::Word as _;
+use crate::engine::EngineError;
+use crate::rpc::proto;
+use crate::store::StoreError;
+
+const DOMAIN: &str = "longhaul.dev";
+const STATUS_BYTES_MAX: usize = 3500;
+const MESSAGE_BYTES_MAX: usize = 400;
+const TEXT_BYTES_MAX: usize = 256;
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The status for an error about a job.
+pub fn failed(error: EngineError, key: &JobKey) -> Status {
+    match error {
+        EngineError::Invalid(violations) => invalid(violations),
+        EngineError::Store(error) => stored(error, key.job_id()),
+    }
+}
+
+/// The status for an error of the store that is about no job in particular.
+pub fn failed_list(error: StoreError) -> Status {
+    stored(error, "")
+}
+
+/// The status for a request with faults.
+pub fn invalid(violations: Vec<Violation>) -> Status {
+    Problem { violations, ..Problem::new(Code::InvalidArgument, "INVALID_REQUEST", "") }.status()
+}
+
+/// The status for a message that could not be read at all.
+pub fn unreadable(message: &str) -> Status {
+    Problem::new(Code::InvalidArgument, "INVALID_REQUEST", message).status()
+}
+
+/// The status for a watch that is to begin beyond the last event.
+pub fn beyond_the_end(key: &JobKey, after_sequence: i32, last_sequence: i32) -> Status {
+    let message = format!(
+        "after_sequence is {after_sequence}, and the last event of job {key} is {last_sequence}"
+    );
+    Problem::new(Code::OutOfRange, "SEQUENCE_OUT_OF_RANGE", message)
+        .with("job_id", key.job_id())
+        .with("last_sequence", last_sequence.to_string())
+        .status()
+}
+
+/// The status for a call that the stop of the server ends.
+pub fn stopping() -> Status {
+    unavailable("the server is stopping").status()
+}
+
+/// The status for a call that came in while there were too many.
+pub fn overloaded() -> Status {
+    let message = "the server has too many calls at once";
+    Problem { retry: true, ..Problem::new(Code::ResourceExhausted, "OVERLOADED", message) }.status()
+}
+
+/// The status for a method that is not there, or a compression that is not spoken.
+pub fn unimplemented(message: &str) -> Status {
+    let message = if message.is_empty() { "there is no such method" } else { message };
+    Problem::new(Code::Unimplemented, "UNIMPLEMENTED", message).status()
+}
+
+/// The status for a call that took too long.
+pub fn timed_out() -> Status {
+    let message = "the call took too long; whether it had an effect is not known";
+    Problem::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message).status()
+}
+
+/// The status for a fault of the server.
+pub fn internal() -> Status {
+    Problem::new(Code::Internal, "INTERNAL", "a fault of the server; its log says more").status()
+}
+
+fn stored(error: StoreError, job_id: &str) -> Status {
+    let message = error.to_string();
+    match error {
+        StoreError::JobNotFound { key } => Problem::new(Code::NotFound, "JOB_NOT_FOUND", message)
+            .with("job_id", key.job_id())
+            .missing("longhaul.v1.Job", key.job_id()),
+        StoreError::StepNotFound { key, step } => {
+            Problem::new(Code::NotFound, "STEP_NOT_FOUND", message)
+                .with("job_id", key.job_id())
+                .with("step", step.to_string())
+                .missing("longhaul.v1.StepState", step.to_string())
+        }
+        StoreError::ApprovalNotFound { key, approval_id } => {
+            Problem::new(Code::NotFound, "APPROVAL_NOT_FOUND", message)
+                .with("job_id", key.job_id())
+                .with("approval_id", approval_id.to_string())
+                .missing("longhaul.v1.Approval", approval_id.to_string())
+        }
+        StoreError::JobIdConflict { key, field } => {
+            Problem::new(Code::AlreadyExists, "JOB_ID_CONFLICT", message)
+                .with("job_id", key.job_id())
+                .with("field", field)
+        }
+        StoreError::Refused(refusal) => refused(&refusal, message).with("job_id", job_id),
+        StoreError::Unavailable(source) => {
+            tracing::warn!(error = &source as &dyn std::error::Error, job_id, "{message}");
+            unavailable("the database does not answer")
+        }
+        error @ (StoreError::Corrupt { .. } | StoreError::Database(_) | StoreError::Migrate(_)) => {
+            tracing::error!(error = &error as &dyn std::error::Error, job_id, "a call failed");
+            return internal();
+        }
+    }
+    .status()
+}
+
+fn refused(refusal: &Refusal, message: String) -> Problem {
+    let precondition = |reason| Problem::new(Code::FailedPrecondition, reason, message.clone());
+    match refusal {
+        Refusal::Conflict { status } => precondition("JOB_STATE_CONFLICT")
+            .with("status", proto::JobStatus::from(*status).as_str_name()),
+        Refusal::ApprovalIdRequired => precondition("APPROVAL_ID_REQUIRED"),
+        Refusal::ApprovalClosed { status } => precondition("APPROVAL_CLOSED")
+            .with("approval_status", status.word().to_ascii_uppercase()),
+        Refusal::AlreadyVoted { verdict } => precondition("ALREADY_VOTED")
+            .with("verdict", proto::Verdict::from(*verdict).as_str_name()),
+        Refusal::StepOutOfRange { .. } => {
+            let violations = vec![Violation { field: "retry.from_step".to_owned(), message }];
+            Problem { violations, ..Problem::new(Code::InvalidArgument, "INVALID_REQUEST", "") }
+        }
+        Refusal::LeaseLost => {
+            tracing::error!("a client's action was judged by a lease, which it has not");
+            Problem::new(Code::Internal, "INTERNAL", "a fault of the server; its log says more")
+        }
+    }
+}
+
+fn unavailable(message: &str) -> Problem {
+    Problem { retry: true, ..Problem::new(Code::Unavailable, "UNAVAILABLE", message) }
+}
+
+/// A status in the making.
+struct Problem {
+    code: Code,
+    reason: &'static str,
+    message: String,
+    metadata: HashMap<String, String>,
+    violations: Vec<Violation>,
+    missing: Option<(&'static str, String)>,
+    retry: bool,
+}
+
+impl Problem {
+    fn new(code: Code, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            metadata: HashMap::new(),
+            violations: Vec::new(),
+            missing: None,
+            retry: false,
+        }
+    }
+
+    fn with(mut self, name: &str, value: impl AsRef<str>) -> Self {
+        let value = cut(value.as_ref(), TEXT_BYTES_MAX);
+        if !value.is_empty() {
+            self.metadata.insert(name.to_owned(), value.to_owned());
+        }
+        self
+    }
+
+    fn missing(self, what: &'static str, name: impl Into<String>) -> Self {
+        Self { missing: Some((what, name.into())), ..self }
+    }
+
+    /// The status with as many violations as fit.
+    fn status(self) -> Status {
+        let mut listed = self.violations.len().min(40);
+        loop {
+            let status = self.build(listed);
+            if listed == 0 || size(&status) <= STATUS_BYTES_MAX {
+                return status;
+            }
+            listed -= 1;
+        }
+    }
+
+    fn build(&self, listed: usize) -> Status {
+        let mut details = ErrorDetails::with_error_info(self.reason, DOMAIN, self.metadata.clone());
+        if listed > 0 {
+            let violations = self.violations[..listed].iter().map(|violation| {
+                let (field, message) = (&violation.field, &violation.message);
+                FieldViolation::new(cut(field, TEXT_BYTES_MAX), cut(message, TEXT_BYTES_MAX))
+            });
+            details.set_bad_request(violations.collect::<Vec<_>>());
+        }
+        if let Some((what, name)) = &self.missing {
+            details.set_resource_info(*what, name, "", "");
+        }
+        if self.retry {
+            details.set_retry_info(Some(RETRY_AFTER));
+        }
+        Status::with_error_details(self.code, self.summary(listed), details)
+    }
+
+    /// The message; that of a request with faults names the first, and says how many are not listed.
+    fn summary(&self, listed: usize) -> String {
+        let Some(first) = self.violations.first() else {
+            return cut(&self.message, MESSAGE_BYTES_MAX).to_owned();
+        };
+        let fault = format!("{}: {}", first.field, first.message);
+        let fault = cut(&fault, MESSAGE_BYTES_MAX / 2);
+        match self.violations.len() {
+            1 => fault.to_owned(),
+            2 if listed == 2 => format!("{fault} (and one more fault)"),
+            all if all == listed => format!("{fault} (and {} more faults)", all - 1),
+            all => format!(
+                "{fault} (and {} more faults, of which the first {} are listed)",
+                all - 1,
+                listed.saturating_sub(1)
+            ),
+        }
+    }
+}
+
+/// The bytes that a status takes as trailers: the message percent-encoded, the details in base64.
+fn size(status: &Status) -> usize {
+    let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'%';
+    let plain = status.message().bytes().filter(is_plain).count();
+    plain + 3 * (status.message().len() - plain) + status.details().len().div_ceil(3) * 4
+}
+
+#[cfg(test)]
+mod tests;

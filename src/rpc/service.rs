@@ -1,0 +1,175 @@
+//! The calls of `longhaul.v1.JobService`: convert, ask the engine, convert.
+//!
+//! Nothing is decided here; what a request means is in `convert`, what a job does is in the engine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use prost::Message as _;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+use tracing::Span;
+
+use super::convert::{self, REPLY_BYTES_MAX, request, status};
+use super::proto::{self, job_service_server};
+use super::{RpcSettings, watch};
+use crate::domain::id::JobKey;
+use crate::domain::submission::Submission;
+use crate::engine::submit::Submitted;
+use crate::engine::{Caller, Engine, EngineError};
+use crate::store::StoreError;
+use crate::store::list::Cursor;
+use crate::telemetry;
+
+/// The service as tonic serves it.
+pub type JobServer = job_service_server::JobServiceServer<JobService>;
+
+/// `JobService` answers the calls about jobs.
+pub struct JobService {
+    engine: Engine,
+    request_timeout: Duration,
+    watches: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl JobService {
+    /// The service over an engine, until a stop.
+    pub fn new(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Self {
+        let watches = settings.requests_max.min(Semaphore::MAX_PERMITS);
+        Self {
+            engine,
+            request_timeout: settings.request_timeout,
+            watches: Arc::new(Semaphore::new(watches)),
+            stop,
+        }
+    }
+
+    async fn shown(&self, key: &JobKey) -> Result<proto::Job, Status> {
+        let view = self.engine.job(key, None, Duration::ZERO).await;
+        let view = view.map_err(|error| status::failed(error, key))?;
+        Ok(convert::job::job(&view, REPLY_BYTES_MAX))
+    }
+}
+
+#[tonic::async_trait]
+impl job_service_server::JobService for JobService {
+    async fn submit_job(
+        &self,
+        request: Request<proto::SubmitJobRequest>,
+    ) -> Result<Response<proto::SubmitJobResponse>, Status> {
+        let sent = request.metadata().get("traceparent").and_then(|sent| sent.to_str().ok());
+        let sent = sent.filter(|sent| is_traceparent(sent)).map(str::to_owned);
+        let traceparent = telemetry::traceparent(&Span::current()).or(sent);
+        let request = request.into_inner();
+        let validate_only = request.validate_only;
+        let submission = convert::submission::submission(request).map_err(status::invalid)?;
+        let submitted = self
+            .engine
+            .submit(&submission, Caller::Grpc, traceparent.as_deref(), validate_only)
+            .await
+            .map_err(|error| refused_submit(error, &submission))?;
+        let Submitted { key, created, warnings, spec } = submitted;
+        let job = if validate_only {
+            convert::job::as_if_stored(&key, &spec)
+        } else {
+            self.shown(&key).await?
+        };
+        Ok(Response::new(proto::SubmitJobResponse { job: Some(job), created, warnings }))
+    }
+
+    async fn get_job(
+        &self,
+        request: Request<proto::GetJobRequest>,
+    ) -> Result<Response<proto::GetJobResponse>, Status> {
+        let request = request.into_inner();
+        let request::Look { key, step, wait_seconds } =
+            request::look(&request).map_err(status::invalid)?;
+        let wait = Duration::from_secs(wait_seconds);
+        let look = self.engine.job(&key, step, wait);
+        let view = tokio::select! {
+            view = tokio::time::timeout(wait + self.request_timeout, look) => view,
+            () = self.stop.cancelled(), if !wait.is_zero() => return Err(status::stopping()),
+        };
+        let Ok(view) = view else { return Err(status::timed_out()) };
+        let view = view.map_err(|error| status::failed(error, &key))?;
+        // A specification is always whole; the outputs get what it leaves.
+        let spec = request.include_spec.then(|| convert::job_spec(&view.spec));
+        let left = spec.as_ref().map_or(0, prost::Message::encoded_len);
+        let job = convert::job::job(&view, REPLY_BYTES_MAX.saturating_sub(left));
+        Ok(Response::new(proto::GetJobResponse { job: Some(job), spec }))
+    }
+
+    async fn control(
+        &self,
+        request: Request<proto::ControlRequest>,
+    ) -> Result<Response<proto::ControlResponse>, Status> {
+        let (key, command) = request::command(request.into_inner()).map_err(status::invalid)?;
+        let changed = self.engine.control(&key, command, Caller::Grpc).await;
+        let changed = changed.map_err(|error| status::failed(error, &key))?;
+        let job = self.shown(&key).await?;
+        Ok(Response::new(proto::ControlResponse { job: Some(job), changed }))
+    }
+
+    type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
+
+    async fn watch_job(
+        &self,
+        request: Request<proto::WatchJobRequest>,
+    ) -> Result<Response<Self::WatchJobStream>, Status> {
+        let (key, after) = request::watch(request.get_ref()).map_err(status::invalid)?;
+        let watches = self.watches.clone();
+        let permit = watches.try_acquire_owned().map_err(|_full| status::overloaded())?;
+        let stop = self.stop.clone();
+        let watch = watch::open(self.engine.clone(), key, after, stop, permit).await?;
+        Ok(Response::new(watch))
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<proto::ListJobsRequest>,
+    ) -> Result<Response<proto::ListJobsResponse>, Status> {
+        let request::Page { selector, after, size } =
+            request::page(request.into_inner()).map_err(status::invalid)?;
+        // One more than a page tells whether there is a next one.
+        let limit = i64::try_from(size + 1).expect("a page is small");
+        let store = self.engine.store();
+        let views = store.list(&selector, after.as_ref(), limit).await;
+        let views = views.map_err(status::failed_list)?;
+        let (mut jobs, mut bytes) = (Vec::new(), 0);
+        for view in views.iter().take(size) {
+            let job = convert::job::job(view, REPLY_BYTES_MAX);
+            // Each job in the list is preceded by a tag and its length.
+            bytes += job.encoded_len() + 6;
+            if bytes > REPLY_BYTES_MAX && !jobs.is_empty() {
+                break;
+            }
+            jobs.push(job);
+        }
+        let is_last = jobs.len() == views.len();
+        let last = jobs.len().checked_sub(1).filter(|_| !is_last).and_then(|at| views.get(at));
+        let next_page_token = last.map(|view| Cursor::of(view).token()).unwrap_or_default();
+        Ok(Response::new(proto::ListJobsResponse { jobs, next_page_token }))
+    }
+}
+
+/// A conflict names the field as the request does.
+fn refused_submit(error: EngineError, submission: &Submission) -> Status {
+    let job_id = submission.job_id.as_deref().unwrap_or_default();
+    let error = match error {
+        EngineError::Store(StoreError::JobIdConflict { key, field }) => {
+            let field = convert::submission::differing_field(&field, submission);
+            EngineError::Store(StoreError::JobIdConflict { key, field })
+        }
+        other @ (EngineError::Store(_) | EngineError::Invalid(_)) => other,
+    };
+    status::failed(error, &JobKey::new(job_id))
+}
+
+/// The form of a W3C traceparent; what it says is judged where it is linked.
+fn is_traceparent(text: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let lengths = text.split('-').map(str::len);
+    lengths.eq([2, 32, 16, 2]) && text.bytes().all(|byte| byte == b'-' || is_hex(byte))
+}

@@ -1,0 +1,192 @@
+//! `WatchJob`: a job's history as it happens, without gap or repeat, from any replica.
+//!
+//! In go a job and the last sequence the client has seen, out comes a stream that ends with the job.
+//! All truth is read from Postgres, a page at a time and only as fast as the client takes it;
+//! a wake-up, or its absence for a second, only says when to look again.
+//! A client that leaves drops the stream, and nothing of the watch is left.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures::stream::{self, BoxStream, StreamExt as _};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::convert::event::{Outline, event};
+use super::convert::{REPLY_BYTES_MAX, job::job, status};
+use super::proto::{Heartbeat, WatchJobResponse, watch_job_response::Content};
+use crate::domain::id::JobKey;
+use crate::engine::watch::Changes;
+use crate::engine::{Engine, EngineError};
+use crate::store::StoreError;
+
+const PAGE: i64 = 200;
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How long a database that is away is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Begins a watch after a sequence, or with a snapshot; holds the permit until the stream is dropped.
+pub async fn open(
+    engine: Engine,
+    key: JobKey,
+    after_sequence: Option<i32>,
+    stop: CancellationToken,
+    permit: OwnedSemaphorePermit,
+) -> Result<BoxStream<'static, Result<WatchJobResponse, Status>>, Status> {
+    // Before the first look, so that no change falls between the look and the wait.
+    let changes = engine.changes(&key);
+    let mut watch = Watch {
+        engine,
+        key,
+        changes,
+        stop,
+        outline: Outline::default(),
+        pending: VecDeque::new(),
+        sent: after_sequence.unwrap_or(0),
+        read: after_sequence.unwrap_or(0),
+        is_behind: true,
+        has_ended: false,
+        heartbeat_at: Instant::now() + HEARTBEAT,
+        _permit: permit,
+    };
+    match after_sequence {
+        None => watch.take_snapshot().await?,
+        Some(after) => {
+            watch.read_outline().await?;
+            let last = watch.read_page().await?;
+            if after > last {
+                return Err(status::beyond_the_end(&watch.key, after, last));
+            }
+        }
+    }
+    let messages = stream::unfold(Some(watch), |watch| async {
+        let mut watch = watch?;
+        match watch.next().await {
+            Ok(Some(content)) => {
+                Some((Ok(WatchJobResponse { content: Some(content) }), Some(watch)))
+            }
+            Ok(None) => None,
+            Err(status) => Some((Err(status), None)),
+        }
+    });
+    Ok(messages.boxed())
+}
+
+struct Watch {
+    engine: Engine,
+    key: JobKey,
+    changes: Changes,
+    stop: CancellationToken,
+    outline: Outline,
+    /// What was read and not yet sent.
+    pending: VecDeque<Content>,
+    /// The sequence of the last event that was sent.
+    sent: i32,
+    /// The sequence of the last event that was read.
+    read: i32,
+    /// There was more to read at the last look.
+    is_behind: bool,
+    /// The job had ended at the last look, and everything was read.
+    has_ended: bool,
+    heartbeat_at: Instant,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Watch {
+    /// The next message; nothing once the job has ended and everything was sent.
+    async fn next(&mut self) -> Result<Option<Content>, Status> {
+        loop {
+            if let Some(content) = self.pending.pop_front() {
+                if let Content::Event(event) = &content {
+                    self.sent = event.sequence;
+                }
+                self.heartbeat_at = Instant::now() + HEARTBEAT;
+                return Ok(Some(content));
+            }
+            if self.has_ended {
+                return Ok(None);
+            }
+            if self.stop.is_cancelled() {
+                return Err(status::stopping());
+            }
+            if !self.is_behind {
+                tokio::select! {
+                    () = self.stop.cancelled() => return Err(status::stopping()),
+                    () = self.changes.next() => {}
+                    () = tokio::time::sleep_until(self.heartbeat_at) => {
+                        self.heartbeat_at = Instant::now() + HEARTBEAT;
+                        let last_sequence = self.sent;
+                        return Ok(Some(Content::Heartbeat(Heartbeat { last_sequence })));
+                    }
+                }
+            }
+            self.read_page().await?;
+        }
+    }
+
+    /// Begins with the job as it is; the events after it are read next.
+    async fn take_snapshot(&mut self) -> Result<(), Status> {
+        let store = self.engine.store();
+        let view = patiently(&self.stop, || store.job(&self.key, None)).await;
+        let view = view.map_err(|error| self.failed(error))?;
+        self.outline = Outline::of(&view.spec);
+        self.sent = view.state.last_sequence;
+        self.read = view.state.last_sequence;
+        self.has_ended = view.state.status.is_terminal();
+        self.pending.push_back(Content::Snapshot(job(&view, REPLY_BYTES_MAX)));
+        Ok(())
+    }
+
+    /// Reads what the steps are called, which never changes.
+    async fn read_outline(&mut self) -> Result<(), Status> {
+        let store = self.engine.store();
+        let spec = patiently(&self.stop, || store.spec(&self.key)).await;
+        self.outline = Outline::of(&spec.map_err(|error| self.failed(error))?);
+        Ok(())
+    }
+
+    /// Reads the next events; answers with the sequence of the last one there is.
+    async fn read_page(&mut self) -> Result<i32, Status> {
+        let store = self.engine.store();
+        let page = patiently(&self.stop, || store.history(&self.key, self.read, PAGE)).await;
+        let page = page.map_err(|error| self.failed(error))?;
+        for stored in &page.events {
+            self.read = stored.event.sequence;
+            self.pending.push_back(Content::Event(event(stored, &self.outline)));
+        }
+        self.is_behind = self.read < page.last_sequence;
+        self.has_ended = page.has_ended && !self.is_behind;
+        Ok(page.last_sequence)
+    }
+
+    fn failed(&self, error: StoreError) -> Status {
+        if self.stop.is_cancelled() {
+            return status::stopping();
+        }
+        status::failed(EngineError::Store(error), &self.key)
+    }
+}
+
+/// Looks again while the database is away, for a few seconds and not beyond the stop.
+async fn patiently<T, F>(stop: &CancellationToken, look: impl Fn() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let give_up_at = Instant::now() + PATIENCE;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match look().await {
+            Err(StoreError::Unavailable(error)) if Instant::now() < give_up_at => {
+                tracing::debug!(%error, "a watch waits for the database");
+                tokio::select! {
+                    () = stop.cancelled() => return Err(StoreError::Unavailable(error)),
+                    () = tokio::time::sleep(pause) => pause *= 2,
+                }
+            }
+            result => return result,
+        }
+    }
+}
