@@ -22,3 +22,6 @@ pub mod notify;
 
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;
+
+/// How PEOPLE reach it: the webhooks and the approval page.
+pub mod web;

@@ -1,0 +1,165 @@
+//! The approval page: what opens behind the link in a message, for a person with nothing but a phone.
+//!
+//! GET and HEAD show the request or its outcome and change nothing, since previews and scanners fetch links too.
+//! POST decides, once, as the approver to whom the link was sent, and leads back to the same address.
+//! Every answer carries the page's headers, and errors are pages as well.
+//! The token is a secret: it is never logged, and a token that opens nothing learns nothing.
+
+mod draft;
+
+mod page;
+
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::fault::Fault;
+use super::language::{self, Language};
+use crate::domain::approval::{Door, Token, Verdict};
+use crate::domain::state::Refusal;
+use crate::domain::validate::COMMENT_BYTES_MAX;
+use crate::domain::word::Word as _;
+use crate::engine::Engine;
+use crate::store::StoreError;
+use crate::store::approval::{LinkedApproval, Vote};
+
+/// The largest form that is read: the longest comment with every byte percent-encoded, and then some.
+pub(super) const FORM_BYTES_MAX: usize = 32 << 10;
+
+/// The token in a path, if the path is text at all.
+type TokenPath = Result<Path<String>, PathRejection>;
+
+/// What the page sends.
+#[derive(Deserialize)]
+struct Form {
+    verdict: String,
+    approval_id: String,
+    #[serde(default)]
+    comment: String,
+}
+
+/// Shows the request, or what became of it.
+pub(super) async fn show(
+    State(engine): State<Engine>,
+    path: TokenPath,
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
+    let link = open(&engine, &token(path)?).await?;
+    page::show(&link, choose_language(&link, &headers))
+}
+
+/// Answers a link that somebody added to.
+pub(super) async fn mangled() -> Fault {
+    unknown()
+}
+
+/// Takes the decision of the link's approver.
+pub(super) async fn decide(
+    State(engine): State<Engine>,
+    path: TokenPath,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Fault> {
+    let token = token(path)?;
+    let body = body.map_err(|rejection| Fault::unread(&rejection))?;
+    let link = open(&engine, &token).await?;
+    let vote = read_vote(&body, &link)?;
+    match engine.store().decide(&link.key, &vote).await {
+        // The same decision again is as good as the first.
+        Ok(_) => Ok(lead_back(&token)),
+        Err(StoreError::Refused(
+            Refusal::ApprovalClosed { .. }
+            | Refusal::AlreadyVoted { .. }
+            | Refusal::Conflict { .. },
+        )) => {
+            let link = open(&engine, &token).await?;
+            page::refuse(&link, choose_language(&link, &headers))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Puts the page's headers on whatever is answered, and makes a page of a fault.
+pub(super) async fn dress(request: Request, next: Next) -> Response {
+    let say = language::choose(None, find_accepted(request.headers()));
+    let answered = next.run(request).await;
+    let mut response = match answered.extensions().get::<Fault>() {
+        Some(fault) => {
+            let mut response = page::fault(fault.code, say);
+            for name in [header::ALLOW, header::RETRY_AFTER] {
+                if let Some(value) = answered.headers().get(&name) {
+                    response.headers_mut().insert(name, value.clone());
+                }
+            }
+            response
+        }
+        None => answered,
+    };
+    let policy = HeaderValue::from_str(&page::content_security_policy());
+    let policy = policy.expect("a policy is made of base64 and plain words");
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    for (name, value) in [
+        (header::CACHE_CONTROL, "no-store"),
+        // Under `no-referrer` the form itself would come from nowhere.
+        (header::REFERRER_POLICY, "same-origin"),
+        (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn token(path: TokenPath) -> Result<Token, Fault> {
+    path.ok().and_then(|Path(token)| Token::parse(&token)).ok_or_else(unknown)
+}
+
+async fn open(engine: &Engine, token: &Token) -> Result<LinkedApproval, Fault> {
+    engine.store().find_linked_approval(token).await?.ok_or_else(unknown)
+}
+
+fn unknown() -> Fault {
+    Fault::new(404, "NOT_FOUND", "this link opens nothing")
+}
+
+fn read_vote(body: &Bytes, link: &LinkedApproval) -> Result<Vote, Fault> {
+    let form: Form = serde_urlencoded::from_bytes(body)
+        .map_err(|_unread| Fault::malformed("the form could not be read"))?;
+    let verdict = Verdict::find_by_word(&form.verdict)
+        .ok_or_else(|| Fault::malformed("the form has no verdict that is known"))?;
+    if form.approval_id != link.approval_id.to_string() {
+        return Err(Fault::malformed("the form belongs to another approval"));
+    }
+    // Browsers send line ends as two characters.
+    let comment = form.comment.replace("\r\n", "\n").trim().to_owned();
+    if comment.contains('\0') {
+        return Err(Fault::malformed("the comment has a NUL character"));
+    }
+    if comment.len() > COMMENT_BYTES_MAX {
+        return Err(Fault::new(413, "INVALID_REQUEST", "the comment is too long"));
+    }
+    let (approval_id, voter) = (Some(link.approval_id), link.approver.clone());
+    Ok(Vote { approval_id, verdict, voter, door: Door::Link, comment })
+}
+
+/// Leads to the address that was posted to; a relative one is right behind any proxy.
+fn lead_back(token: &Token) -> Response {
+    let mut address = HeaderValue::from_str(&format!("./{}", token.reveal()))
+        .expect("a token is made of letters, digits, `-` and `_`");
+    address.set_sensitive(true);
+    (StatusCode::SEE_OTHER, [(header::LOCATION, address)]).into_response()
+}
+
+fn choose_language(link: &LinkedApproval, headers: &HeaderMap) -> &'static Language {
+    language::choose(link.spec.language.as_deref(), find_accepted(headers))
+}
+
+fn find_accepted(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok())
+}

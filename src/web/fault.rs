@@ -1,0 +1,212 @@
+//! Faults: every error of the sidecar, in the shape that all its clients get.
+//!
+//! `{"code":404,"message":"…","hint":"…","reason":"JOB_NOT_FOUND"}`, with `field`, `status` or `violations` where they help.
+//! The first three keys are those of the template's own errors; the reasons are those of the proto.
+//! The response also carries the fault itself, from which the approval page makes a page.
+
+use axum::Json;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::domain::job::Status;
+use crate::domain::validate::Violation;
+use crate::domain::word::Word as _;
+
+/// When a client that was turned away for want of room may come again.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// An error as it is sent.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    /// The HTTP status.
+    pub(super) code: StatusCode,
+    reason: &'static str,
+    message: String,
+    hint: &'static str,
+    field: Option<String>,
+    status: Option<Status>,
+    violations: Vec<Violation>,
+    retry_after_seconds: Option<u32>,
+}
+
+impl Fault {
+    /// A fault that says what is wrong and nothing else yet.
+    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code: StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            reason,
+            message: message.into(),
+            hint: "",
+            field: None,
+            status: None,
+            violations: Vec::new(),
+            retry_after_seconds: None,
+        }
+    }
+
+    /// What the client can do about it.
+    pub(super) fn hint(self, hint: &'static str) -> Self {
+        Self { hint, ..self }
+    }
+
+    /// The field it is about.
+    pub(super) fn field(self, field: String) -> Self {
+        Self { field: Some(field), ..self }
+    }
+
+    /// The status the job has.
+    pub(super) fn status(self, status: Status) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    /// A request that is wrong as a whole.
+    pub(super) fn malformed(message: impl Into<String>) -> Self {
+        Self::new(400, "INVALID_REQUEST", message)
+    }
+
+    /// One field that is wrong.
+    pub(super) fn violation(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid(vec![Violation { field: field.into(), message: message.into() }])
+    }
+
+    /// Fields that are wrong; the message names the first.
+    pub(super) fn invalid(mut violations: Vec<Violation>) -> Self {
+        for violation in &mut violations {
+            violation.field = flat(&violation.field);
+        }
+        let first = violations.first().map(|first| match first.field.as_str() {
+            "" => first.message.clone(),
+            field => format!("{field} {}", first.message),
+        });
+        let message = match (first, violations.len()) {
+            (Some(first), 2..) => format!("{first} (and {} more)", violations.len() - 1),
+            (Some(first), _) => first,
+            (None, _) => "the request is not valid".to_owned(),
+        };
+        Self { violations, ..Self::malformed(message) }
+    }
+
+    /// Nothing is known to have happened.
+    pub(super) fn unavailable() -> Self {
+        let fault = Self::new(503, "UNAVAILABLE", "the server cannot do this at the moment");
+        let hint = "try again: a submit with a job_id and every control action are safe to repeat";
+        Self { retry_after_seconds: Some(RETRY_AFTER_SECONDS), ..fault.hint(hint) }
+    }
+
+    /// There is no room.
+    pub(super) fn overloaded() -> Self {
+        let fault = Self::new(429, "OVERLOADED", "too many requests at once").hint("try again");
+        Self { retry_after_seconds: Some(RETRY_AFTER_SECONDS), ..fault }
+    }
+
+    /// A fault of the server, described in its log.
+    pub(super) fn internal() -> Self {
+        Self::new(500, "INTERNAL", "a fault of the server").hint("the server's log says more")
+    }
+
+    /// A body that could not be read.
+    pub(super) fn unread(rejection: &BytesRejection) -> Self {
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return Self::new(413, "INVALID_REQUEST", "the body is too large");
+        }
+        Self::malformed("the body broke off")
+    }
+
+    fn body(&self) -> Value {
+        let mut body = json!({
+            "code": self.code.as_u16(), "message": self.message, "hint": self.hint, "reason": self.reason,
+        });
+        if let Some(field) = &self.field {
+            body["field"] = field.as_str().into();
+        }
+        if let Some(status) = self.status {
+            body["status"] = status.word().into();
+        }
+        if !self.violations.is_empty() {
+            let violations = self.violations.iter();
+            body["violations"] =
+                violations.map(|one| json!({"field": one.field, "message": one.message})).collect();
+        }
+        body
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let mut response = (self.code, Json(self.body())).into_response();
+        if let Some(seconds) = self.retry_after_seconds {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Answers for a path that is not there, without repeating it.
+pub(super) async fn unknown_path() -> Fault {
+    Fault::new(404, "NOT_FOUND", "there is nothing at this path")
+        .hint("jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control")
+}
+
+/// Answers for a method that the path does not take; the router adds which it does.
+pub(super) async fn wrong_method(method: Method) -> Fault {
+    let hint = if method == Method::GET || method == Method::HEAD {
+        "did you mean to make a POST request?"
+    } else {
+        "the Allow header names the methods that work"
+    };
+    Fault::new(405, "METHOD_NOT_ALLOWED", "this path does not take this method").hint(hint)
+}
+
+/// A field as this door writes it: steps have their fields without the kind between, and actions have no parts.
+fn flat(field: &str) -> String {
+    let actions = ["pause.", "cancel.", "retry.", "approve.", "reject."];
+    if let Some(rest) = actions.iter().find_map(|action| field.strip_prefix(action)) {
+        return rest.to_owned();
+    }
+    let inside = field.strip_prefix("steps[").and_then(|rest| rest.split_once(']'));
+    let Some((number, rest)) = inside else { return field.to_owned() };
+    let kinds = [".run", ".approval", ".wait"];
+    let rest = kinds
+        .iter()
+        .find_map(|kind| {
+            rest.strip_prefix(kind).filter(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+        .unwrap_or(rest);
+    format!("steps[{number}]{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_written_as_this_door_has_them() {
+        for (field, expected) in [
+            ("steps[1].run.prompt", "steps[1].prompt"),
+            ("steps[12].approval.approvers[0]", "steps[12].approvers[0]"),
+            ("steps[0].wait", "steps[0]"),
+            ("steps[0].name", "steps[0].name"),
+            ("steps[0].running", "steps[0].running"),
+            ("steps", "steps"),
+            ("settings.labels[\"steps[1].run\"]", "settings.labels[\"steps[1].run\"]"),
+            ("retry.from_step", "from_step"),
+            ("reject.on_behalf_of", "on_behalf_of"),
+            ("job_id", "job_id"),
+        ] {
+            assert_eq!(flat(field), expected);
+        }
+    }
+
+    #[test]
+    fn the_message_names_the_first_of_several_violations() {
+        let violation = |field: &str| Violation { field: field.into(), message: "is bad".into() };
+        let fault = Fault::invalid(vec![violation("steps[0].run.prompt"), violation("task")]);
+        let body = fault.body();
+        assert_eq!(body["code"], 400);
+        assert_eq!(body["message"], "steps[0].prompt is bad (and 1 more)");
+        assert_eq!(body["violations"][1]["field"], "task");
+    }
+}

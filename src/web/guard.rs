@@ -1,0 +1,125 @@
+//! What stands before every handler: the span of the request, and limits on how many run and how long.
+//!
+//! Spans are named by route and never by path, since the path of an approval page holds a secret.
+//! Whatever happens behind these, the client gets an answer in the shape of all other errors.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures::FutureExt as _;
+use tokio::sync::Semaphore;
+use tracing::{Instrument as _, field::Empty, info_span};
+
+use super::WebSettings;
+use super::fault::Fault;
+use crate::telemetry;
+
+/// How much is done at once, and for how long.
+#[derive(Clone)]
+pub(super) struct Limits {
+    room: Arc<Semaphore>,
+    time: Duration,
+}
+
+impl Limits {
+    /// Room of its own, as large as the settings say.
+    pub(super) fn new(settings: &WebSettings) -> Self {
+        let room = settings.requests_max.clamp(1, Semaphore::MAX_PERMITS);
+        Self { room: Arc::new(Semaphore::new(room)), time: settings.request_timeout }
+    }
+}
+
+/// Puts a request into a span, a child of the caller's if it names one.
+pub(super) async fn trace(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or("unknown", MatchedPath::as_str).to_owned();
+    let method = request.method();
+    let span = info_span!(
+        "http",
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        http.request.method = %method,
+        http.route = route,
+        http.response.status_code = Empty,
+    );
+    telemetry::accept(&span, request.headers());
+    let response = next.run(request).instrument(span.clone()).await;
+    span.record("http.response.status_code", response.status().as_u16());
+    response
+}
+
+/// Sheds a request for which there is no room, ends one that takes too long, and survives one that panics.
+pub(super) async fn limit(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    let Ok(_room) = limits.room.try_acquire() else { return Fault::overloaded().into_response() };
+    let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
+    match tokio::time::timeout(limits.time, handled).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_panic)) => {
+            tracing::error!("a handler panicked");
+            Fault::internal().into_response()
+        }
+        Err(_elapsed) => {
+            tracing::warn!("a request took too long");
+            Fault::unavailable().into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn panics() {
+        panic!("on purpose");
+    }
+
+    fn router(time: Duration) -> Router {
+        let limits = Limits { room: Arc::new(Semaphore::new(1)), time };
+        Router::new()
+            .route("/panics", get(panics))
+            .route("/waits", get(std::future::pending::<()>))
+            .layer(from_fn_with_state(limits, limit))
+    }
+
+    async fn answer(router: Router, path: &str) -> Response {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let Ok(response) = router.oneshot(request).await;
+        response
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_answered_for() {
+        let response = answer(router(Duration::MAX), "/panics").await;
+        assert_eq!(response.status(), 500);
+        assert!(response.extensions().get::<Fault>().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_never_ends_is_ended() {
+        let response = answer(router(Duration::ZERO), "/waits").await;
+        assert_eq!(response.status(), 503);
+        assert!(response.headers().contains_key("retry-after"));
+    }
+
+    #[tokio::test]
+    async fn what_finds_no_room_is_shed_and_room_is_given_back() {
+        let router = router(Duration::MAX);
+        let mut waits = Box::pin(answer(router.clone(), "/waits"));
+        assert!(futures::poll!(&mut waits).is_pending());
+        let shed = answer(router.clone(), "/panics").await;
+        assert_eq!(shed.status(), 429);
+        assert!(shed.headers().contains_key("retry-after"));
+        drop(waits);
+        assert_eq!(answer(router, "/panics").await.status(), 500);
+    }
+}

@@ -1,0 +1,207 @@
+//! How PEOPLE reach it: the HTTP sidecar, with the two webhooks of the template and the approval page.
+//!
+//! In come requests of clients that cannot speak gRPC and of approvers with a phone; out go JSON and pages.
+//! Nothing is decided here: every request becomes one call of the engine or the store.
+//! No GET changes anything, and no token of a link ever reaches a log or a span.
+
+mod guard;
+
+mod origin;
+
+mod fault;
+
+mod strict;
+
+mod body;
+
+mod jobs;
+
+mod json;
+
+mod approval;
+
+mod language;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::Uri;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{any, get, post};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use self::fault::Fault;
+use self::guard::Limits;
+use self::origin::{Origin, Ours};
+use crate::domain::state::Refusal;
+use crate::engine::{Engine, EngineError};
+use crate::store::StoreError;
+
+/// How long a stop lets requests finish before their connections are dropped.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How the sidecar is reached and how much it takes.
+#[derive(Clone, Debug)]
+pub struct WebSettings {
+    /// The address of the sidecar as people see it; may have a path prefix, and is the only source of links.
+    pub public_url: String,
+    /// Whether it listens to this machine alone.
+    pub is_on_loopback: bool,
+    /// The longest a request may take.
+    pub request_timeout: Duration,
+    /// The largest body a webhook reads.
+    pub body_bytes_max: usize,
+    /// The most requests at once.
+    pub requests_max: usize,
+}
+
+impl Default for WebSettings {
+    fn default() -> Self {
+        Self {
+            public_url: "http://localhost:8080".to_owned(),
+            is_on_loopback: true,
+            request_timeout: Duration::from_secs(30),
+            body_bytes_max: 4 << 20,
+            requests_max: 512,
+        }
+    }
+}
+
+/// The routes of the sidecar, at the root and under the path of the public URL: a proxy may strip that or leave it.
+pub fn router(engine: Engine, settings: &WebSettings) -> Router {
+    let public_url: Option<Uri> = settings.public_url.trim().parse().ok();
+    let public = public_url.as_ref().and_then(Origin::of_url);
+    let ours = Arc::new(Ours { public, is_on_loopback: settings.is_on_loopback });
+    let prefix = public_url.as_ref().map_or("", |url| url.path().trim_end_matches('/'));
+    // Braces are wildcards to the router and text in an address.
+    let prefix = prefix.replace('{', "{{").replace('}', "}}");
+    let routes = routes(settings, ours);
+    let routes = if prefix.is_empty() {
+        routes
+    } else {
+        routes.clone().without_v07_checks().nest(&prefix, routes)
+    };
+    routes.fallback(fault::unknown_path).layer(from_fn(guard::trace)).with_state(engine)
+}
+
+fn routes(settings: &WebSettings, ours: Arc<Ours>) -> Router<Engine> {
+    let limits = Limits::new(settings);
+    let refuse_others = from_fn_with_state(ours, origin::refuse_others);
+    let webhooks = Router::new()
+        .route("/webhook/durable-job", post(jobs::submit))
+        .route("/webhook/durable-job-control", post(jobs::control))
+        .layer(DefaultBodyLimit::max(settings.body_bytes_max))
+        .layer(refuse_others.clone())
+        .layer(from_fn_with_state(limits.clone(), guard::limit));
+    let pages = Router::new()
+        .route("/approvals/{token}", get(approval::show).post(approval::decide))
+        // A mangled link is a person's, who gets a page too.
+        .route("/approvals/{token}/{*more}", any(approval::mangled))
+        .layer(DefaultBodyLimit::max(approval::FORM_BYTES_MAX))
+        .layer(refuse_others)
+        .layer(from_fn_with_state(limits, guard::limit));
+    // A busy server is healthy: nothing that sheds load stands before this one.
+    let health = Router::new()
+        .route("/healthz", get(healthz))
+        .layer(from_fn_with_state(Limits::new(settings), guard::limit));
+    webhooks
+        .merge(health)
+        .method_not_allowed_fallback(fault::wrong_method)
+        // Whatever answers, the page's errors are pages too and carry its headers.
+        .merge(
+            pages.method_not_allowed_fallback(fault::wrong_method).layer(from_fn(approval::dress)),
+        )
+}
+
+async fn healthz(State(engine): State<Engine>) -> Result<&'static str, Fault> {
+    match engine.store().ping().await {
+        Ok(()) => Ok("ok"),
+        Err(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the database does not answer"
+            );
+            Err(Fault::unavailable())
+        }
+    }
+}
+
+impl From<EngineError> for Fault {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Invalid(violations) => Self::invalid(violations),
+            EngineError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The one table of what an error is in HTTP; sources are logged here and never sent.
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        let message = error.to_string();
+        match error {
+            StoreError::JobNotFound { .. } => Self::new(404, "JOB_NOT_FOUND", message)
+                .hint("check the job_id; a job exists from the moment its submit was answered"),
+            StoreError::ApprovalNotFound { .. } => Self::new(404, "APPROVAL_NOT_FOUND", message)
+                .hint("the approval_id of a pending approval is in the job, under approval"),
+            StoreError::StepNotFound { .. } => Self::new(404, "STEP_NOT_FOUND", message),
+            StoreError::JobIdConflict { field, .. } => Self::new(409, "JOB_ID_CONFLICT", message)
+                .hint("send the same content again, or choose another job_id")
+                .field(field),
+            StoreError::Refused(refusal) => refusal.into(),
+            StoreError::Unavailable(_) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a request was not served"
+                );
+                Self::unavailable()
+            }
+            StoreError::Corrupt { .. } | StoreError::Database(_) | StoreError::Migrate(_) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "a request failed");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::Conflict { status } => {
+                Self::new(409, "JOB_STATE_CONFLICT", message).status(status)
+            }
+            Refusal::ApprovalIdRequired => Self::new(409, "APPROVAL_ID_REQUIRED", message).hint(
+                "send the approval_id; that of a pending approval is in the job, under approval",
+            ),
+            Refusal::ApprovalClosed { .. } => Self::new(409, "APPROVAL_CLOSED", message),
+            Refusal::AlreadyVoted { .. } => Self::new(409, "ALREADY_VOTED", message),
+            Refusal::StepOutOfRange { .. } => Self::violation("from_step", message),
+            Refusal::LeaseLost => {
+                tracing::error!("a door was told about a lease, which it never holds");
+                Self::internal()
+            }
+        }
+    }
+}
+
+/// Serves until the stop, and then for as long as requests take to finish, but not longer than two seconds.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let serving =
+        axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let dropped_late = async {
+        stop.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = dropped_late => Ok(()),
+    }
+}
