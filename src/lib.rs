@@ -25,3 +25,6 @@ pub mod rpc;
 
 /// How PEOPLE reach it: the webhooks and the approval page.
 pub mod web;
+
+/// How to try it ALONE: an embedded Postgres, and a stand-in for the outside services.
+pub mod dev;

@@ -1,0 +1,207 @@
+//! The record of what the sandbox was sent, for people and tests to read.
+//! In come entries as requests arrive, and what became of each; out go the entries a reader asks for.
+//! A reader can wait until enough entries match, so no test needs to sleep.
+//! A request whose client goes away marks its own entry, because its [`Open`] is dropped.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
+
+/// How many entries a journal keeps; the oldest go first.
+const KEPT: usize = 10_000;
+/// The longest a reader may wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It arrived and is being worked on.
+    Pending,
+    /// A fault keeps it waiting until the faults are replaced or cleared.
+    Held,
+    /// It was answered in full.
+    Answered,
+    /// It was refused, or its answer was broken on purpose.
+    Failed,
+    /// Its client went away before the answer was complete.
+    Disconnected,
+}
+
+/// One entry: when it came, what became of it, and what it was.
+#[derive(Clone, Serialize)]
+pub struct Entry<T> {
+    /// Its number, from 1, never used again, not even after the journal is emptied.
+    pub seq: u64,
+    /// When it arrived, by this machine's clock.
+    pub received_at: DateTime<Utc>,
+    /// What became of it so far.
+    pub outcome: Outcome,
+    /// What was received.
+    #[serde(flatten)]
+    pub what: T,
+}
+
+/// Which entries a reader wants, and how long it waits for them.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Wait until this many entries match.
+    #[serde(default)]
+    pub at_least: usize,
+    /// How long to wait for them, at most 30 seconds.
+    pub timeout_ms: Option<u64>,
+    /// Only entries with this outcome.
+    pub outcome: Option<Outcome>,
+    /// Only messages to this number.
+    pub to: Option<String>,
+    /// Only entries whose text has this in it.
+    pub matching: Option<String>,
+    /// Only requests with this path.
+    pub path: Option<String>,
+}
+
+/// The newest entries, oldest first.
+pub struct Journal<T> {
+    kept: Mutex<Kept<T>>,
+    changed: watch::Sender<()>,
+}
+
+struct Kept<T> {
+    last_seq: u64,
+    entries: VecDeque<Entry<T>>,
+}
+
+impl<T> Default for Journal<T> {
+    fn default() -> Self {
+        let kept = Kept { last_seq: 0, entries: VecDeque::new() };
+        Self { kept: Mutex::new(kept), changed: watch::Sender::new(()) }
+    }
+}
+
+impl<T: Clone> Journal<T> {
+    /// Writes a new entry down; dropping what it returns unsettled marks it disconnected.
+    pub fn open(self: &Arc<Self>, what: T) -> Open<T> {
+        let seq = {
+            let mut kept = self.lock();
+            kept.last_seq += 1;
+            let seq = kept.last_seq;
+            let outcome = Outcome::Pending;
+            kept.entries.push_back(Entry { seq, received_at: now(), outcome, what });
+            if kept.entries.len() > KEPT {
+                kept.entries.pop_front();
+            }
+            seq
+        };
+        self.changed.send_replace(());
+        Open { journal: Arc::clone(self), seq, settled: false }
+    }
+
+    /// The entries that `wanted` accepts, once there are enough of them or the time is up.
+    pub async fn look(&self, look: &Look, wanted: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
+        let wait = look.timeout_ms.map_or(LONGEST_WAIT, Duration::from_millis).min(LONGEST_WAIT);
+        let deadline = Instant::now() + wait;
+        let mut changed = self.changed.subscribe();
+        while self.lock().entries.iter().filter(|entry| wanted(entry)).count() < look.at_least {
+            if !matches!(timeout_at(deadline, changed.changed()).await, Ok(Ok(()))) {
+                break;
+            }
+        }
+        self.lock().entries.iter().filter(|entry| wanted(entry)).cloned().collect()
+    }
+
+    /// Forgets every entry; numbers go on.
+    pub fn forget(&self) {
+        self.lock().entries.clear();
+        self.changed.send_replace(());
+    }
+
+    fn change(&self, seq: u64, change: impl FnOnce(&mut Entry<T>)) {
+        let mut kept = self.lock();
+        if let Some(entry) = kept.entries.iter_mut().rev().find(|entry| entry.seq == seq) {
+            change(entry);
+        }
+        drop(kept);
+        self.changed.send_replace(());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept<T>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The entry of a request that is still being worked on.
+pub struct Open<T: Clone> {
+    journal: Arc<Journal<T>>,
+    seq: u64,
+    settled: bool,
+}
+
+impl<T: Clone> Open<T> {
+    /// Notes where the request stands while it is not settled.
+    pub fn note(&self, outcome: Outcome) {
+        self.journal.change(self.seq, |entry| entry.outcome = outcome);
+    }
+
+    /// Writes down what became of the request; what happens to its client later does not matter.
+    pub fn settle(&mut self, outcome: Outcome, change: impl FnOnce(&mut T)) {
+        self.settled = true;
+        self.journal.change(self.seq, |entry| {
+            entry.outcome = outcome;
+            change(&mut entry.what);
+        });
+    }
+}
+
+impl<T: Clone> Drop for Open<T> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.note(Outcome::Disconnected);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the sandbox plays other machines, with own clocks")]
+fn now() -> DateTime<Utc> {
+    Utc::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reader_wakes_when_enough_entries_match() {
+        let journal = Arc::new(Journal::default());
+        let look = Look { at_least: 2, ..Look::default() };
+        let writing = async {
+            for n in [1, 2, 4] {
+                tokio::task::yield_now().await;
+                journal.open(n).settle(Outcome::Answered, |_| ());
+            }
+        };
+        let even = |entry: &Entry<i32>| entry.what % 2 == 0;
+        let (found, ()) = tokio::join!(journal.look(&look, even), writing);
+        assert_eq!(found.iter().map(|entry| entry.what).collect::<Vec<_>>(), [2, 4]);
+    }
+
+    #[tokio::test]
+    async fn only_the_newest_entries_are_kept_and_a_dropped_one_is_disconnected() {
+        let journal = Arc::new(Journal::default());
+        for n in 0..=KEPT {
+            drop(journal.open(n));
+        }
+        let all = journal.look(&Look::default(), |_| true).await;
+        assert_eq!((all.len(), all[0].seq), (KEPT, 2));
+        assert_eq!(all[0].outcome, Outcome::Disconnected);
+    }
+}

@@ -1,0 +1,133 @@
+//! A local stand-in for the two outside services: the Messages API and the `WhatsApp` Cloud API.
+//! In come their real wire formats over HTTP; out go answers a production client cannot tell apart.
+//! Beside them: journals of what was received, scripted faults, and a page that looks like a phone.
+//! It is strict: what the real service would refuse is refused here, in the same words and shape.
+//! All state lives in one struct, made by [`serve`]; nothing outlives it.
+
+mod wire;
+
+mod journal;
+
+mod fault;
+
+mod catalog;
+
+mod request;
+
+mod turn;
+
+mod prose;
+
+mod reply;
+
+mod message;
+
+mod stream;
+
+mod envelope;
+
+mod whatsapp;
+
+mod phone;
+
+#[cfg(test)]
+mod tests;
+
+use std::{io, sync::Arc};
+
+use axum::{
+    Json, Router,
+    extract::DefaultBodyLimit,
+    http::{StatusCode, Uri},
+    response::{IntoResponse as _, Redirect, Response},
+    routing::{get, post},
+};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    fault::Faults,
+    journal::Journal,
+    message::ModelRequest,
+    whatsapp::WhatsappMessage,
+    wire::{Wire, WireListener},
+};
+
+/// The largest body the Messages API takes.
+const BODY_LIMIT_BYTES: usize = 32 * 1024 * 1024;
+
+/// Everything the sandbox knows, for as long as it serves.
+struct Sandbox {
+    faults: Faults,
+    model: Arc<Journal<ModelRequest>>,
+    whatsapp: Arc<Journal<WhatsappMessage>>,
+}
+
+/// Serves until `stop` is cancelled; connections that are open then are cut.
+pub async fn serve(listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
+    let sandbox = Arc::new(Sandbox {
+        faults: Faults::default(),
+        model: Arc::new(Journal::default()),
+        whatsapp: Arc::new(Journal::default()),
+    });
+    let doors = WireListener::new(listener, stop.clone());
+    axum::serve(doors, router(sandbox).into_make_service_with_connect_info::<Wire>())
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+}
+
+fn router(sandbox: Arc<Sandbox>) -> Router {
+    Router::new()
+        .route("/v1/messages", post(message::create))
+        .route("/v1/messages/count_tokens", post(message::count_tokens))
+        .route("/v1/models", get(message::list_models))
+        .route("/v1/models/{id}", get(message::get_model))
+        .route("/{version}/{phone_number_id}/messages", post(whatsapp::send))
+        .route("/_sandbox/health", get(async || Json(json!({"ok": true}))))
+        .route("/_sandbox/faults", get(fault::show).post(fault::replace).delete(fault::clear))
+        .route("/_sandbox/model/requests", get(message::journal).delete(message::forget))
+        .route("/_sandbox/whatsapp/messages", get(whatsapp::journal).delete(whatsapp::forget))
+        .route("/phone", get(phone::page))
+        .route("/", get(async || Redirect::temporary("/phone")))
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT_BYTES))
+        .with_state(sandbox)
+}
+
+/// Answers in the shape of the service the path seems to be meant for.
+async fn no_such_route(uri: Uri) -> Response {
+    let path = uri.path();
+    if path.starts_with("/v1/") {
+        return request::Refusal::not_found("Not found").into_response(&new_id("req_"));
+    }
+    if path.starts_with("/_sandbox") || !path.starts_with("/v") {
+        let hint = "the sandbox's own paths are /phone, /_sandbox/health, /_sandbox/faults, \
+                    /_sandbox/model/requests and /_sandbox/whatsapp/messages";
+        return (StatusCode::NOT_FOUND, Json(json!({"error": "no such path", "hint": hint})))
+            .into_response();
+    }
+    whatsapp::unknown_path(path).into_response()
+}
+
+async fn wrong_method(uri: Uri) -> Response {
+    if uri.path().starts_with("/v1/") {
+        let refusal = request::Refusal::new(405, "invalid_request_error", "Method Not Allowed");
+        return refusal.into_response(&new_id("req_"));
+    }
+    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({"error": "this path has no such method"})))
+        .into_response()
+}
+
+/// A fresh id in the provider's style: a prefix and 24 letters and digits.
+fn new_id(prefix: &str) -> String {
+    const LETTERS: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+    let mut rest: u128 = rand::random();
+    let mut id = format!("{prefix}01");
+    for _ in 0..22 {
+        id.push(char::from(LETTERS[(rest % 58) as usize]));
+        rest /= 58;
+    }
+    id
+}

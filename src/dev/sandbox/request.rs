@@ -1,0 +1,341 @@
+//! What a request to the Messages API must look like, and what is wrong with one that does not.
+//! In come the headers and the JSON body; out goes the [`Asked`] question, or a [`Refusal`].
+//! It refuses what the provider refuses: unknown fields, wrong types, and what a model does not take.
+//! Nothing here answers and nothing here has state.
+
+use axum::{
+    Json,
+    http::{HeaderMap, HeaderValue, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use serde_json::{Map, Value, json};
+
+use super::catalog::{Model, find_model};
+
+/// Versions of the API, oldest first.
+const VERSIONS: [&str; 2] = ["2023-06-01", "2026-10-21"];
+/// The fields of a question, whether it is to be answered or only counted.
+const FIELDS: [&str; 17] = [
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "cache_control",
+    "speed",
+    "temperature",
+    "top_p",
+    "top_k",
+    "inference_geo",
+    "container",
+    "diagnostics",
+    "service_tier",
+    "metadata",
+];
+/// The fields only an answer needs.
+const ANSWER_FIELDS: [&str; 3] = ["max_tokens", "stream", "stop_sequences"];
+/// The fields that need an `anthropic-beta` header.
+const BETA_FIELDS: [&str; 5] =
+    ["thread", "fallbacks", "context_management", "mcp_servers", "billing_policy"];
+
+/// An error answer of the Messages API.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    status: u16,
+    kind: String,
+    message: String,
+    code: Option<String>,
+    retry_after_seconds: Option<u64>,
+}
+
+/// A question that may be answered.
+#[derive(Debug)]
+pub struct Asked {
+    /// The model that is asked.
+    pub model: &'static Model,
+    /// The most tokens the answer may have.
+    pub max_tokens: u64,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// The whole body, checked.
+    pub body: Value,
+}
+
+impl Asked {
+    /// The turns so far.
+    pub fn messages(&self) -> &[Value] {
+        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Refusal {
+    /// A refusal with the given status, `error.type` and message.
+    pub fn new(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
+        let (kind, message) = (kind.into(), message.into());
+        Self { status, kind, message, code: None, retry_after_seconds: None }
+    }
+
+    /// A request that is wrong in itself.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(400, "invalid_request_error", message)
+    }
+
+    /// Something that does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(404, "not_found_error", message)
+    }
+
+    /// A scripted failure; what is not given follows from the status.
+    pub fn scripted(
+        status: u16,
+        kind: Option<String>,
+        code: Option<String>,
+        retry_after_seconds: Option<u64>,
+    ) -> Self {
+        let (usual, message) = match status {
+            401 => ("authentication_error", "invalid x-api-key"),
+            402 => ("billing_error", "Your credit balance is too low"),
+            403 => ("permission_error", "Your API key may not use this resource"),
+            404 => ("not_found_error", "Not found"),
+            409 => ("conflict_error", "The request conflicts with another one"),
+            413 => ("request_too_large", "Request exceeds the maximum size"),
+            429 => ("rate_limit_error", "This request would exceed your rate limit"),
+            504 => ("timeout_error", "The request timed out"),
+            529 => ("overloaded_error", "Overloaded"),
+            400..=499 => ("invalid_request_error", "The request is invalid"),
+            _ => ("api_error", "Internal server error"),
+        };
+        let kind = kind.unwrap_or_else(|| usual.to_owned());
+        Self { code, retry_after_seconds, ..Self::new(status, kind, message) }
+    }
+
+    /// The status it is answered with.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The body, also sent as the `error` event of a stream.
+    pub fn body(&self, request_id: &str) -> Value {
+        let mut error = json!({"type": self.kind, "message": self.message});
+        if let Some(code) = &self.code {
+            error["details"] = json!({"error_code": code});
+        }
+        json!({"type": "error", "error": error, "request_id": request_id})
+    }
+
+    /// The whole answer.
+    pub fn into_response(self, request_id: &str) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
+        let mut response = (status, Json(self.body(request_id))).into_response();
+        mark(&mut response, request_id);
+        if let Some(seconds) = self.retry_after_seconds {
+            response.headers_mut().insert("retry-after", HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// Gives an answer the id its request has in the journal.
+pub fn mark(response: &mut Response, request_id: &str) {
+    let value = HeaderValue::from_str(request_id).expect("an id is letters and digits");
+    response.headers_mut().insert("request-id", value);
+}
+
+/// The API version, once it is certain that the caller has a key and named one.
+pub fn check_headers(headers: &HeaderMap) -> Result<&'static str, Refusal> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let bearer = text("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    let named = |key: Option<&str>| key.is_some_and(|key| !key.trim().is_empty());
+    if !named(text("x-api-key")) && !named(bearer) {
+        let message = "x-api-key header is required";
+        return Err(Refusal::new(401, "authentication_error", message));
+    }
+    let Some(version) = text("anthropic-version") else {
+        return Err(Refusal::invalid("anthropic-version: header is required"));
+    };
+    VERSIONS.into_iter().find(|known| *known == version).ok_or_else(|| {
+        Refusal::invalid(format!("anthropic-version: \"{version}\" is not a valid version"))
+    })
+}
+
+/// The question in this request, to be answered, or only counted.
+pub fn check(headers: &HeaderMap, body: Option<Value>, counted: bool) -> Result<Asked, Refusal> {
+    let version = check_headers(headers)?;
+    let kind = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
+    if !kind.to_ascii_lowercase().starts_with("application/json") {
+        return Err(Refusal::invalid("content-type: must be application/json"));
+    }
+    let Some(Value::Object(fields)) = body else {
+        return Err(Refusal::invalid("The request body is not valid JSON: expected an object"));
+    };
+    check_names(headers, &fields, counted)?;
+    let name = required(&fields, "model")?;
+    let Some(name) = name.as_str() else {
+        return Err(Refusal::invalid("model: Input should be a valid string"));
+    };
+    let max_tokens = if counted { u64::MAX } else { check_max_tokens(&fields)? };
+    required(&fields, "messages")?;
+    super::turn::check_turns(&fields, version)?;
+    let model = find_model(name).ok_or_else(|| Refusal::not_found(format!("model: {name}")))?;
+    if !counted && max_tokens > model.max_tokens {
+        return Err(Refusal::invalid(format!(
+            "max_tokens: {max_tokens} > {}, which is the maximum allowed number of output tokens \
+             for {}",
+            model.max_tokens, model.id
+        )));
+    }
+    let stream = match fields.get("stream") {
+        None | Some(Value::Bool(false)) => false,
+        Some(Value::Bool(true)) => true,
+        Some(_) => return Err(Refusal::invalid("stream: Input should be a valid boolean")),
+    };
+    check_settings(&fields, model, version)?;
+    super::turn::check_prefill(&fields, model)?;
+    Ok(Asked { model, max_tokens, stream, body: Value::Object(fields) })
+}
+
+fn check_names(
+    headers: &HeaderMap,
+    fields: &Map<String, Value>,
+    counted: bool,
+) -> Result<(), Refusal> {
+    let beta = headers.contains_key("anthropic-beta");
+    for name in fields.keys() {
+        let name = name.as_str();
+        let known = FIELDS.contains(&name)
+            || (!counted && ANSWER_FIELDS.contains(&name))
+            || (beta && BETA_FIELDS.contains(&name));
+        if !known {
+            return Err(Refusal::invalid(format!("{name}: Extra inputs are not permitted")));
+        }
+    }
+    Ok(())
+}
+
+fn required<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a Value, Refusal> {
+    fields.get(name).ok_or_else(|| Refusal::invalid(format!("{name}: Field required")))
+}
+
+fn check_max_tokens(fields: &Map<String, Value>) -> Result<u64, Refusal> {
+    let value = required(fields, "max_tokens")?;
+    match (value.as_u64(), value.as_i64()) {
+        (None, None) => Err(Refusal::invalid("max_tokens: Input should be a valid integer")),
+        (Some(tokens), _) if tokens >= 1 => Ok(tokens),
+        _ => Err(Refusal::invalid("max_tokens: Input should be greater than or equal to 1")),
+    }
+}
+
+/// Everything that depends on the model or on the version of the API.
+fn check_settings(
+    fields: &Map<String, Value>,
+    model: &Model,
+    version: &str,
+) -> Result<(), Refusal> {
+    check_sampling(fields, model, version)?;
+    let id = model.id;
+    let kind = |name: &str| fields.get(name).map(|value| value["type"].as_str().unwrap_or(""));
+    if let Some(kind) = kind("thinking")
+        && !model.takes_thinking(kind)
+    {
+        let message = format!("thinking.type: \"{kind}\" is not supported for {id}");
+        return Err(Refusal::invalid(message));
+    }
+    match kind("tool_choice") {
+        None | Some("auto" | "none") => {}
+        Some("any" | "tool") if model.takes_forced_tools() => {
+            let message = "tool_choice: the sandbox never calls a client's tools, so none can be \
+                           forced";
+            return Err(Refusal::invalid(message));
+        }
+        Some("any" | "tool") => {
+            let message = format!("tool_choice: forcing a tool is not supported for {id}");
+            return Err(Refusal::invalid(message));
+        }
+        Some(_) => {
+            let message = "tool_choice.type: Input should be 'auto', 'any', 'tool' or 'none'";
+            return Err(Refusal::invalid(message));
+        }
+    }
+    check_choice(fields, "service_tier", &["auto", "standard_only"])?;
+    check_choice(
+        fields,
+        "speed",
+        if model.takes_speed() { &["standard", "fast"] } else { &["standard"] },
+    )?;
+    check_choice(
+        fields,
+        "inference_geo",
+        if model.takes_geography() { &["us", "global"] } else { &[] },
+    )?;
+    if let Some(config) = fields.get("output_config") {
+        check_output_config(config)?;
+    }
+    let sequences = fields.get("stop_sequences").map(|value| value.as_array());
+    match sequences {
+        Some(Some(list))
+            if list.iter().all(|one| one.as_str().is_some_and(|s| !s.trim().is_empty())) =>
+        {
+            Ok(())
+        }
+        Some(_) => Err(Refusal::invalid("stop_sequences: Input should be a list of texts")),
+        None => Ok(()),
+    }
+}
+
+/// How the next token is chosen, which newer models and versions leave to the model.
+fn check_sampling(
+    fields: &Map<String, Value>,
+    model: &Model,
+    version: &str,
+) -> Result<(), Refusal> {
+    for name in ["temperature", "top_p", "top_k"] {
+        let Some(value) = fields.get(name) else { continue };
+        let Some(number) = value.as_f64() else {
+            return Err(Refusal::invalid(format!("{name}: Input should be a valid number")));
+        };
+        let usual = match name {
+            "temperature" => (number - 1.0).abs() < f64::EPSILON,
+            "top_p" => (0.99..=1.0).contains(&number),
+            _ => false,
+        };
+        if version == VERSIONS[1] || !(usual || model.takes_sampling()) {
+            return Err(Refusal::invalid(format!("{name}: `{name}` is not supported here")));
+        }
+        let most = if name == "top_k" { f64::MAX } else { 1.0 };
+        if !(0.0..=most).contains(&number) {
+            return Err(Refusal::invalid(format!("{name}: range: 0..1")));
+        }
+    }
+    Ok(())
+}
+
+fn check_choice(fields: &Map<String, Value>, name: &str, allowed: &[&str]) -> Result<(), Refusal> {
+    match fields.get(name) {
+        Some(value) if !value.as_str().is_some_and(|value| allowed.contains(&value)) => {
+            let allowed = allowed.join("', '");
+            Err(Refusal::invalid(format!("{name}: Input should be one of '{allowed}'")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_output_config(config: &Value) -> Result<(), Refusal> {
+    let Some(fields) = config.as_object() else {
+        return Err(Refusal::invalid("output_config: Input should be an object"));
+    };
+    if let Some(name) = fields.keys().find(|name| !["effort", "format"].contains(&name.as_str())) {
+        let message = format!("output_config.{name}: Extra inputs are not permitted");
+        return Err(Refusal::invalid(message));
+    }
+    check_choice(fields, "effort", &["low", "medium", "high", "xhigh", "max"])?;
+    match fields.get("format") {
+        Some(format) if format["type"] != "json_schema" || !format["schema"].is_object() => {
+            let message = "output_config.format: Input should be {\"type\": \"json_schema\", \
+                           \"schema\": {…}}";
+            Err(Refusal::invalid(message))
+        }
+        _ => Ok(()),
+    }
+}
