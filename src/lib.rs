@@ -28,3 +28,12 @@ pub mod web;
 
 /// How to try it ALONE: an embedded Postgres, and a stand-in for the outside services.
 pub mod dev;
+
+/// What is configured, from the environment.
+pub mod config;
+
+/// The whole server: everything built bottom-up, run, and drained.
+pub mod server;
+
+/// The command line.
+pub mod cli;

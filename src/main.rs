@@ -1,3 +1,7 @@
 //! Parse, run, exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    longhaul::cli::main()
+}

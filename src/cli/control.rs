@@ -1,0 +1,147 @@
+//! `longhaul pause, resume, cancel, retry, approve, reject`: one action on one job.
+//!
+//! In come a job's id and what the action needs; out goes how the job stands after it.
+//! An action that had already taken effect is no error: it says that nothing changed.
+
+use std::io::{self, Write as _};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    client::{ClientArgs, call_error},
+    exit::Exit,
+    json,
+    render::one_line,
+    word,
+};
+use crate::rpc::proto::{
+    ApproveAction, CancelAction, ControlRequest, PauseAction, RejectAction, ResumeAction,
+    RetryAction, control_request::Action,
+};
+
+/// The job an action is for.
+#[derive(Args, Debug)]
+struct Target {
+    /// The job's id
+    job: String,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Hold a job where it is
+#[derive(Args, Debug)]
+pub struct PauseArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Abort the model call in hand instead of letting it finish
+    #[arg(long)]
+    now: bool,
+}
+
+/// Let a paused job go on
+#[derive(Args, Debug)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// End a job
+#[derive(Args, Debug)]
+pub struct CancelArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Why; shown in the job's history
+    #[arg(long, default_value = "", hide_default_value = true)]
+    comment: String,
+}
+
+/// Begin again a job that failed or was cancelled
+#[derive(Args, Debug)]
+pub struct RetryArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The step to begin at, instead of the one that failed
+    #[arg(long, value_name = "STEP", default_value_t = 0, hide_default_value = true)]
+    from_step: i32,
+}
+
+/// What a decision takes.
+#[derive(Args, Debug)]
+pub struct DecideArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The approval that is meant; needed once a job has asked more than one
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    approval_id: String,
+    /// What you say about it; shown in the job's history
+    #[arg(long, default_value = "", hide_default_value = true)]
+    comment: String,
+    /// Who decides, if you speak for somebody
+    #[arg(long = "as", value_name = "NAME", default_value = "", hide_default_value = true)]
+    on_behalf_of: String,
+}
+
+impl PauseArgs {
+    /// Runs the command.
+    pub async fn run(self) -> Result<Exit> {
+        act(self.target, Action::Pause(PauseAction { now: self.now })).await
+    }
+}
+
+impl ResumeArgs {
+    /// Runs the command.
+    pub async fn run(self) -> Result<Exit> {
+        act(self.target, Action::Resume(ResumeAction {})).await
+    }
+}
+
+impl CancelArgs {
+    /// Runs the command.
+    pub async fn run(self) -> Result<Exit> {
+        act(self.target, Action::Cancel(CancelAction { comment: self.comment })).await
+    }
+}
+
+impl RetryArgs {
+    /// Runs the command.
+    pub async fn run(self) -> Result<Exit> {
+        act(self.target, Action::Retry(RetryAction { from_step: self.from_step })).await
+    }
+}
+
+impl DecideArgs {
+    /// Votes for going on.
+    pub async fn approve(self) -> Result<Exit> {
+        let Self { target, approval_id, comment, on_behalf_of } = self;
+        let vote = ApproveAction { approval_id, comment, on_behalf_of };
+        act(target, Action::Approve(vote)).await
+    }
+
+    /// Votes for ending the job.
+    pub async fn reject(self) -> Result<Exit> {
+        let Self { target, approval_id, comment, on_behalf_of } = self;
+        let vote = RejectAction { approval_id, comment, on_behalf_of };
+        act(target, Action::Reject(vote)).await
+    }
+}
+
+async fn act(target: Target, action: Action) -> Result<Exit> {
+    let mut client = target.client.connect().await?;
+    let request = ControlRequest { job_id: target.job, action: Some(action) };
+    let reply = client.control(request).await.map_err(call_error)?.into_inner();
+    let job = reply.job.context("the server answered without a job")?;
+    if target.client.json {
+        let line = json!({"job": json::job(&job), "changed": reply.changed});
+        writeln!(io::stdout(), "{line}")?;
+        return Ok(Exit::Ok);
+    }
+    let mut stands = word::job_status(job.status).replace('_', " ");
+    if job.pause_requested {
+        stands.push_str(", and pauses when its step is done");
+    }
+    let unchanged = if reply.changed { "" } else { "nothing changed: " };
+    writeln!(io::stdout(), "{unchanged}job {} is {stands}", one_line(&job.job_id))?;
+    Ok(Exit::Ok)
+}

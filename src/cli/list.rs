@@ -1,0 +1,152 @@
+//! `longhaul list`: the jobs there are, newest first.
+//!
+//! In come a status, labels and how many; out goes a table, or one JSON object.
+//! Pages are fetched until there are as many as asked for.
+
+use std::io::{self, Write as _};
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use super::{
+    client::{ClientArgs, call_error},
+    exit::Exit,
+    json,
+    render::{self, Paint, clip, local_time, money, one_line},
+    word,
+};
+use crate::rpc::proto::{Job, JobSelector, JobStatus, ListJobsRequest};
+
+/// The most jobs the server puts on one page.
+const PAGE: usize = 200;
+
+/// List jobs, newest first
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Only jobs in this status; may be repeated, or be several with commas between
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
+    status: Vec<JobStatus>,
+    /// Only jobs with this label; may be repeated, and then all must match
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Runs the command.
+pub async fn run(args: ListArgs) -> Result<Exit> {
+    let mut client = args.client.connect().await?;
+    let selector = JobSelector {
+        statuses: args.status.iter().map(|status| *status as i32).collect(),
+        labels: args.label.into_iter().collect(),
+    };
+    let limit = args.limit as usize;
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut page_token = String::new();
+    let has_more = loop {
+        let request = ListJobsRequest {
+            selector: Some(selector.clone()),
+            page_size: (limit - jobs.len()).min(PAGE) as i32,
+            page_token,
+        };
+        let page = client.list_jobs(request).await.map_err(call_error)?.into_inner();
+        jobs.extend(page.jobs);
+        page_token = page.next_page_token;
+        if page_token.is_empty() || jobs.len() >= limit {
+            break !page_token.is_empty();
+        }
+    };
+    let mut out = io::stdout().lock();
+    if args.client.json {
+        let jobs: Vec<_> = jobs.iter().map(json::job).collect();
+        writeln!(out, "{}", json!({"jobs": jobs, "has_more": has_more}))?;
+        return Ok(Exit::Ok);
+    }
+    // A pipe gets whole lines.
+    let wide = render::terminal_size().map_or(usize::MAX, |(wide, _)| wide);
+    for line in lines(&jobs, wide, Paint::for_stdout()) {
+        writeln!(out, "{line}")?;
+    }
+    if has_more {
+        eprintln!("there are more; see them with --limit");
+    }
+    Ok(Exit::Ok)
+}
+
+fn lines(jobs: &[Job], wide: usize, paint: Paint) -> Vec<String> {
+    if jobs.is_empty() {
+        return vec!["no jobs".to_owned()];
+    }
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    let header = ["JOB", "STATUS", ">STEP", ">COST", "SUBMITTED", "TASK"];
+    let table = render::table(&header, &rows, Paint::plain());
+    table
+        .iter()
+        .enumerate()
+        .map(|(index, line)| {
+            let line = clip(line, wide);
+            if index == 0 { paint.dim(&line) } else { line }
+        })
+        .collect()
+}
+
+fn row(job: &Job) -> Vec<String> {
+    let has_cost = job.usage.as_ref().is_some_and(|usage| usage.calls > 0);
+    vec![
+        clip(&one_line(&job.job_id), 40),
+        word::job_status(job.status),
+        format!("{}/{}", job.current_step, job.step_count),
+        if has_cost { money(&job.cost_usd, job.unpriced_calls) } else { String::new() },
+        local_time(job.created_at.as_ref()),
+        one_line(&clip(&job.task, 200)),
+    ]
+}
+
+fn status(text: &str) -> Result<JobStatus, String> {
+    word::find_job_status(text).ok_or_else(|| {
+        "use queued, running, awaiting_approval, paused, completed, failed or cancelled".to_owned()
+    })
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    pair.map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .ok_or_else(|| "a label is KEY=VALUE".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_lines_up_and_fits() {
+        let job = |id: &str, task: &str| Job {
+            job_id: id.to_owned(),
+            task: task.to_owned(),
+            status: JobStatus::Queued as i32,
+            step_count: 2,
+            ..Job::default()
+        };
+        let jobs = [job("a", "为一款记账App写推广文案"), job("a-long-id", "x\ny")];
+        assert_eq!(
+            lines(&jobs, 200, Paint::plain()),
+            [
+                "JOB        STATUS  STEP  COST  SUBMITTED  TASK",
+                "a          queued   0/2                   为一款记账App写推广文案",
+                "a-long-id  queued   0/2                   x y",
+            ]
+        );
+        assert!(lines(&jobs, 50, Paint::plain()).iter().all(|line| render::width(line) <= 50));
+        assert_eq!(lines(&[], 80, Paint::plain()), ["no jobs"]);
+    }
+
+    #[test]
+    fn a_label_needs_a_key() {
+        assert_eq!(label("team=a=b"), Ok(("team".to_owned(), "a=b".to_owned())));
+        assert!(label("=x").is_err() && label("x").is_err());
+    }
+}

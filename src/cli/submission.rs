@@ -1,0 +1,324 @@
+//! A submission read from JSON.
+//!
+//! In comes the text of a file, in the webhook's shape (`{"type":"run","prompt":…}`) or the proto's
+//! (`{"run":{"prompt":…}}`); out comes the request, or which field is wrong and how.
+//! An unknown field is refused, never ignored: a misspelt setting must not be lost in silence.
+//! What the values may be is the server's to say.
+
+use std::{collections::HashMap, fmt::Display, str::FromStr as _};
+
+use anyhow::Result;
+use prost_types::Timestamp;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Map, Value};
+
+use super::{exit::CliError, word};
+use crate::rpc::proto::{
+    ApprovalStep, JobSettings, RunStep, Step, SubmitJobRequest, WaitStep, WebSearch, step,
+    wait_step,
+};
+
+/// Reads a submission; an error is a `CliError::Invalid` that names the field.
+pub fn parse_submission(json: &str) -> Result<SubmitJobRequest> {
+    let mut value: Value =
+        serde_json::from_str(json).map_err(|error| invalid("", format!("not JSON: {error}")))?;
+    if let Some(steps) = value.get_mut("steps").and_then(Value::as_array_mut) {
+        for (index, step) in steps.iter_mut().enumerate() {
+            nest(index, step)?;
+        }
+    }
+    let submission: Submission = serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        invalid(if path == "." { "" } else { &path }, error.into_inner())
+    })?;
+    submission.into_request().map_err(Into::into)
+}
+
+/// Turns a step of the webhook's shape into the proto's: what is beside `type` and `name` goes below the kind.
+fn nest(index: usize, step: &mut Value) -> Result<(), CliError> {
+    let Some(fields) = step.as_object_mut() else { return Ok(()) };
+    let Some(kind) = fields.remove("type") else { return Ok(()) };
+    let Some(kind @ ("run" | "approval" | "wait")) = kind.as_str() else {
+        let problem = format!("{kind} is not a type of step; use run, approval or wait");
+        return Err(invalid(&format!("steps[{index}].type"), problem));
+    };
+    let mut body = std::mem::take(fields);
+    let name = body.remove("name");
+    *fields = Map::from_iter([(kind.to_owned(), Value::Object(body))]);
+    if let Some(name) = name {
+        fields.insert("name".to_owned(), name);
+    }
+    Ok(())
+}
+
+fn invalid(field: &str, problem: impl Display) -> CliError {
+    CliError::Invalid { field: field.to_owned(), problem: problem.to_string() }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Submission {
+    #[serde(default)]
+    job_id: String,
+    #[serde(default)]
+    task: String,
+    #[serde(default)]
+    steps: Vec<StepBody>,
+    settings: Option<Settings>,
+    #[serde(default)]
+    validate_only: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepBody {
+    #[serde(default)]
+    name: String,
+    run: Option<Run>,
+    approval: Option<Approval>,
+    wait: Option<Wait>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Run {
+    prompt: String,
+    system: String,
+    model: String,
+    max_tokens: i32,
+    web_search: Option<Search>,
+    #[serde(deserialize_with = "context")]
+    context: i32,
+    timeout_seconds: i32,
+    idle_timeout_seconds: i32,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Search {
+    max_uses: i32,
+    allowed_domains: Vec<String>,
+    blocked_domains: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Approval {
+    note: String,
+    approvers: Vec<String>,
+    quorum: i32,
+    timeout_seconds: i32,
+    #[serde(deserialize_with = "on_timeout")]
+    on_timeout: i32,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Wait {
+    DurationSeconds(i32),
+    #[serde(deserialize_with = "moment")]
+    UntilAt(Timestamp),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    model: String,
+    max_tokens: i32,
+    system: String,
+    max_attempts: Option<i32>,
+    retry_window_seconds: Option<i32>,
+    notify: Vec<String>,
+    language: String,
+    labels: HashMap<String, String>,
+    priority: i32,
+    #[serde(deserialize_with = "some_moment")]
+    run_at: Option<Timestamp>,
+}
+
+fn context<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let word = String::deserialize(from)?;
+    word::find_context_mode(&word).map(|mode| mode as i32).ok_or_else(|| {
+        D::Error::custom(format!("`{word}` is not a context; use conversation or none"))
+    })
+}
+
+fn on_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let word = String::deserialize(from)?;
+    word::find_timeout_policy(&word).map(|policy| policy as i32).ok_or_else(|| {
+        D::Error::custom(format!("`{word}` is not a policy; use fail, approve or reject"))
+    })
+}
+
+fn moment<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    let text = String::deserialize(from)?;
+    Timestamp::from_str(&text).map_err(|error| {
+        D::Error::custom(format!("`{text}` is not a time such as 2026-01-31T09:00:00Z: {error}"))
+    })
+}
+
+fn some_moment<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    moment(from).map(Some)
+}
+
+impl Submission {
+    fn into_request(self) -> Result<SubmitJobRequest, CliError> {
+        let steps = self.steps.into_iter().enumerate();
+        Ok(SubmitJobRequest {
+            job_id: self.job_id,
+            task: self.task,
+            steps: steps.map(|(index, step)| step.into_step(index)).collect::<Result<_, _>>()?,
+            settings: self.settings.map(JobSettings::from),
+            validate_only: self.validate_only,
+        })
+    }
+}
+
+impl StepBody {
+    fn into_step(self, index: usize) -> Result<Step, CliError> {
+        let kind = match (self.run, self.approval, self.wait) {
+            (Some(run), None, None) => Some(step::Kind::Run(run.into())),
+            (None, Some(approval), None) => Some(step::Kind::Approval(approval.into())),
+            (None, None, Some(wait)) => Some(step::Kind::Wait(wait.into())),
+            (None, None, None) => None,
+            // The proto has room for one, so this cannot be left to the server.
+            _ => {
+                let problem = "has more than one of run, approval and wait";
+                return Err(invalid(&format!("steps[{index}]"), problem));
+            }
+        };
+        Ok(Step { name: self.name, kind })
+    }
+}
+
+impl From<Run> for RunStep {
+    fn from(run: Run) -> Self {
+        Self {
+            prompt: run.prompt,
+            system: run.system,
+            model: run.model,
+            max_tokens: run.max_tokens,
+            web_search: run.web_search.map(|search| WebSearch {
+                max_uses: search.max_uses,
+                allowed_domains: search.allowed_domains,
+                blocked_domains: search.blocked_domains,
+            }),
+            context: run.context,
+            timeout_seconds: run.timeout_seconds,
+            idle_timeout_seconds: run.idle_timeout_seconds,
+        }
+    }
+}
+
+impl From<Approval> for ApprovalStep {
+    fn from(approval: Approval) -> Self {
+        Self {
+            note: approval.note,
+            approvers: approval.approvers,
+            quorum: approval.quorum,
+            timeout_seconds: approval.timeout_seconds,
+            on_timeout: approval.on_timeout,
+        }
+    }
+}
+
+impl From<Wait> for WaitStep {
+    fn from(wait: Wait) -> Self {
+        Self {
+            wait: Some(match wait {
+                Wait::DurationSeconds(seconds) => wait_step::Wait::DurationSeconds(seconds),
+                Wait::UntilAt(at) => wait_step::Wait::UntilAt(at),
+            }),
+        }
+    }
+}
+
+impl From<Settings> for JobSettings {
+    fn from(settings: Settings) -> Self {
+        Self {
+            model: settings.model,
+            max_tokens: settings.max_tokens,
+            system: settings.system,
+            max_attempts: settings.max_attempts,
+            retry_window_seconds: settings.retry_window_seconds,
+            notify: settings.notify,
+            language: settings.language,
+            labels: settings.labels,
+            priority: settings.priority,
+            run_at: settings.run_at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::proto::{ContextMode, TimeoutPolicy};
+
+    fn refusal(json: &str) -> (String, String) {
+        let error = parse_submission(json).expect_err("it is wrong");
+        let Ok(CliError::Invalid { field, problem }) = error.downcast() else {
+            panic!("it names no field")
+        };
+        (field, problem)
+    }
+
+    #[test]
+    fn both_shapes_of_a_step_are_the_same_request() {
+        let flat = parse_submission(
+            r#"{"job_id":"a","task":"t","steps":[{"type":"run","name":"draft","prompt":"p","context":"none"},
+               {"type":"approval","note":"n","on_timeout":"reject"},{"type":"wait","duration_seconds":5}]}"#,
+        )
+        .expect("flat");
+        let nested = parse_submission(
+            r#"{"job_id":"a","task":"t","steps":[{"name":"draft","run":{"prompt":"p","context":"CONTEXT_MODE_NONE"}},
+               {"approval":{"note":"n","on_timeout":"TIMEOUT_POLICY_REJECT"}},{"wait":{"duration_seconds":5}}]}"#,
+        )
+        .expect("nested");
+        assert_eq!(flat, nested);
+        let Some(step::Kind::Run(run)) = &flat.steps[0].kind else { panic!("a run step") };
+        assert_eq!((run.prompt.as_str(), run.context), ("p", ContextMode::None as i32));
+        let Some(step::Kind::Approval(ask)) = &flat.steps[1].kind else { panic!("an approval") };
+        assert_eq!(ask.on_timeout, TimeoutPolicy::Reject as i32);
+    }
+
+    #[test]
+    fn an_unknown_field_is_refused_by_name() {
+        let (field, problem) = refusal(r#"{"steps":[{"type":"run","promt":"p"}]}"#);
+        assert_eq!(field, "steps[0].run.promt");
+        assert!(problem.contains("unknown field `promt`"), "{problem}");
+        assert_eq!(refusal(r#"{"settings":{"labels":{"a":1}}}"#).0, "settings.labels.a");
+        assert_eq!(refusal(r#"{"stepz":[]}"#).0, "stepz");
+    }
+
+    #[test]
+    fn a_wrong_word_says_which_are_right() {
+        let (field, problem) =
+            refusal(r#"{"steps":[{"type":"approval","note":"n","on_timeout":"explode"}]}"#);
+        assert_eq!(field, "steps[0].approval.on_timeout");
+        assert!(problem.contains("use fail, approve or reject"), "{problem}");
+        assert_eq!(refusal(r#"{"steps":[{"type":"dance"}]}"#).0, "steps[0].type");
+        assert_eq!(
+            refusal(r#"{"steps":[{"run":{},"wait":{"duration_seconds":1}}]}"#).0,
+            "steps[0]"
+        );
+    }
+
+    #[test]
+    fn times_are_read_and_nonsense_is_not() {
+        let request = parse_submission(r#"{"settings":{"run_at":"2023-11-14T22:13:20Z"}}"#);
+        let settings = request.expect("valid").settings.expect("set");
+        assert_eq!(settings.run_at, Some(Timestamp { seconds: 1_700_000_000, nanos: 0 }));
+        assert_eq!(
+            refusal(r#"{"steps":[{"wait":{"until_at":"soon"}}]}"#).0,
+            "steps[0].wait.until_at"
+        );
+    }
+
+    #[test]
+    fn text_that_is_not_json_says_where_it_breaks() {
+        let (field, problem) = refusal("{");
+        assert_eq!(field, "");
+        assert!(problem.starts_with("not JSON: EOF"), "{problem}");
+    }
+}

@@ -1,0 +1,353 @@
+//! Configuration: what the environment says, read once at start.
+//!
+//! Each module owns its settings; this file only puts them together.
+//! All mistakes are found before any is reported, so that one start tells them all; none of them shows a secret.
+//! Every secret may come from a file instead: `NAME_FILE` names it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use http::Uri;
+use secrecy::SecretString;
+
+use crate::domain::language::{SPOKEN, is_spoken};
+use crate::domain::spec::Defaults;
+use crate::domain::submission::ContextMode;
+use crate::domain::validate::{Faults, Violation, check_model, check_people};
+use crate::engine::EngineSettings;
+use crate::model::ModelSettings;
+use crate::notify::{NotifySettings, WhatsAppSettings};
+use crate::rpc::RpcSettings;
+use crate::store::StoreSettings;
+use crate::telemetry::{LogFormat, TelemetrySettings};
+use crate::web::WebSettings;
+
+/// Everything a server needs to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the gRPC face listens.
+    pub grpc_addr: SocketAddr,
+    /// Where the sidecar listens.
+    pub http_addr: SocketAddr,
+    /// The database.
+    pub store: StoreSettings,
+    /// The model provider.
+    pub model: ModelSettings,
+    /// How jobs are run.
+    pub engine: EngineSettings,
+    /// The channels to people.
+    pub notify: NotifySettings,
+    /// The gRPC face.
+    pub rpc: RpcSettings,
+    /// The sidecar.
+    pub web: WebSettings,
+}
+
+/// What is wrong with the configuration, a line each.
+#[derive(Debug, thiserror::Error)]
+pub struct ConfigError(pub Vec<String>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration is not valid")?;
+        self.0.iter().try_for_each(|mistake| write!(f, "\n  {mistake}"))
+    }
+}
+
+/// Where a server listens, and whether it may do so without keys where others can reach it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listen {
+    /// The gRPC face.
+    pub grpc_addr: SocketAddr,
+    /// The sidecar.
+    pub http_addr: SocketAddr,
+    /// Serve beyond the loopback though nothing guards it.
+    pub insecure: bool,
+}
+
+impl Config {
+    /// Reads the process's environment, with `given` before it: what `longhaul dev` knows by itself.
+    pub fn read(listen: Listen, given: &[(&str, String)]) -> Result<Self, ConfigError> {
+        Self::from_variables(listen, |name| {
+            let own = given.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
+            variable(name).or(own)
+        })
+    }
+
+    /// Reads variables from anywhere.
+    pub fn from_variables(
+        listen: Listen,
+        find: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let mut reader = Reader { find, mistakes: Vec::new() };
+        let config = reader.config(listen);
+        if reader.mistakes.is_empty() { Ok(config) } else { Err(ConfigError(reader.mistakes)) }
+    }
+}
+
+impl Config {
+    /// Fills in the sidecar's own address where no public one is configured and its port was left to the system.
+    pub fn know_http_addr(&mut self, http_addr: SocketAddr) {
+        let own = format!("http://{}", self.http_addr);
+        for public_url in [&mut self.notify.public_url, &mut self.web.public_url] {
+            if *public_url == own {
+                *public_url = format!("http://{http_addr}");
+            }
+        }
+        self.http_addr = http_addr;
+    }
+}
+
+/// What the environment says about telemetry, which starts before everything else.
+pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
+    let mut reader = Reader { find: variable, mistakes: Vec::new() };
+    let format = match reader.text("LONGHAUL_LOG_FORMAT").as_deref() {
+        None | Some("text") => LogFormat::Text,
+        Some("json") => LogFormat::Json,
+        Some(_) => {
+            reader.mistake("LONGHAUL_LOG_FORMAT must be `text` or `json`");
+            LogFormat::Text
+        }
+    };
+    let settings = TelemetrySettings::read(format, variable);
+    if reader.mistakes.is_empty() { Ok(settings) } else { Err(ConfigError(reader.mistakes)) }
+}
+
+/// Whether the environment names a database.
+pub fn names_a_database() -> bool {
+    ["LONGHAUL_DATABASE_URL", "LONGHAUL_DATABASE_URL_FILE", "DATABASE_URL", "DATABASE_URL_FILE"]
+        .iter()
+        .any(|name| variable(name).is_some())
+}
+
+/// An environment variable; an empty one is the same as none.
+#[expect(clippy::disallowed_methods, reason = "this is where configuration enters")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+struct Reader<F> {
+    find: F,
+    mistakes: Vec<String>,
+}
+
+impl<F: Fn(&str) -> Option<String>> Reader<F> {
+    fn config(&mut self, listen: Listen) -> Config {
+        self.check_reach(listen);
+        let public_url = self
+            .url("LONGHAUL_PUBLIC_URL")
+            .unwrap_or_else(|| format!("http://{}", listen.http_addr));
+        let whatsapp = self.whatsapp();
+        let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
+        Config {
+            grpc_addr: listen.grpc_addr,
+            http_addr: listen.http_addr,
+            store: self.store(),
+            model: self.model(),
+            engine: self.engine(whatsapp.is_some()),
+            notify: NotifySettings {
+                public_url: public_url.clone(),
+                whatsapp,
+                poll: Duration::from_secs(1),
+            },
+            rpc: RpcSettings {
+                request_timeout: Duration::from_secs(30),
+                requests_max,
+                message_bytes_max: 4 << 20,
+            },
+            web: WebSettings {
+                public_url,
+                is_on_loopback: listen.http_addr.ip().is_loopback(),
+                request_timeout: Duration::from_secs(30),
+                body_bytes_max: 4 << 20,
+                requests_max,
+            },
+        }
+    }
+
+    /// Nothing guards the faces yet, so others must not reach them unless that is meant.
+    fn check_reach(&mut self, listen: Listen) {
+        for (name, addr) in [("--grpc-addr", listen.grpc_addr), ("--http-addr", listen.http_addr)] {
+            if !listen.insecure && !addr.ip().is_loopback() {
+                self.mistake(&format!(
+                    "{name} {addr} can be reached by others and no keys guard it: \
+                     use a loopback address, or say --insecure"
+                ));
+            }
+        }
+    }
+
+    fn store(&mut self) -> StoreSettings {
+        let url = self.secret("LONGHAUL_DATABASE_URL").or_else(|| self.secret("DATABASE_URL"));
+        let store = StoreSettings {
+            database_url: url.unwrap_or_default(),
+            connections_max: self.number("LONGHAUL_DATABASE_CONNECTIONS", 20, 4, 1000),
+        };
+        if !store.names_a_postgres() {
+            self.mistake(
+                "DATABASE_URL must name a Postgres, such as postgres://user@host/database",
+            );
+        }
+        store
+    }
+
+    fn model(&mut self) -> ModelSettings {
+        let default = ModelSettings::default();
+        ModelSettings {
+            base_url: self.url("LONGHAUL_MODEL_BASE_URL").unwrap_or(default.base_url),
+            api_key: self.secret("LONGHAUL_MODEL_API_KEY"),
+            version: self.text("LONGHAUL_MODEL_API_VERSION").unwrap_or(default.version),
+            web_search_tool: self
+                .text("LONGHAUL_MODEL_WEB_SEARCH_TOOL")
+                .unwrap_or(default.web_search_tool),
+            connect_timeout: default.connect_timeout,
+        }
+    }
+
+    fn engine(&mut self, can_notify: bool) -> EngineSettings {
+        let defaults = Defaults {
+            model: self.model_id("LONGHAUL_MODEL", "claude-sonnet-5-5"),
+            max_tokens: self.number("LONGHAUL_MODEL_MAX_TOKENS", 4096, 1, 128_000),
+            notify: self.people("LONGHAUL_NOTIFY"),
+            language: self.language("LONGHAUL_LANGUAGE"),
+            context: ContextMode::Conversation,
+        };
+        EngineSettings {
+            defaults,
+            can_notify,
+            slots: self.number("LONGHAUL_SLOTS", 64, 1, 10_000),
+            lease: Duration::from_secs(self.number("LONGHAUL_LEASE_SECONDS", 30, 1, 3600)),
+            drain: Duration::from_secs(self.number("LONGHAUL_DRAIN_SECONDS", 25, 0, 3600)),
+            poll: Duration::from_secs(1),
+            sweep: Duration::from_millis(self.number("LONGHAUL_SWEEP_MS", 400, 20, 60_000)),
+        }
+    }
+
+    fn whatsapp(&mut self) -> Option<WhatsAppSettings> {
+        let token = self.secret("LONGHAUL_WHATSAPP_TOKEN");
+        let phone_number_id = self.text("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID");
+        let base_url = self.url("LONGHAUL_WHATSAPP_BASE_URL");
+        let graph_version = self.text("LONGHAUL_WHATSAPP_GRAPH_VERSION");
+        match (token, phone_number_id) {
+            (Some(token), Some(phone_number_id)) => Some(WhatsAppSettings {
+                base_url: base_url.unwrap_or_else(|| "https://graph.facebook.com".to_owned()),
+                graph_version: graph_version.unwrap_or_else(|| "v26.0".to_owned()),
+                phone_number_id,
+                token,
+                timeout: Duration::from_secs(20),
+            }),
+            (None, None) => {
+                for (name, given) in [
+                    ("LONGHAUL_WHATSAPP_BASE_URL", base_url),
+                    ("LONGHAUL_WHATSAPP_GRAPH_VERSION", graph_version),
+                ] {
+                    if given.is_some() {
+                        self.mistake(&format!(
+                            "{name} says nothing without LONGHAUL_WHATSAPP_TOKEN"
+                        ));
+                    }
+                }
+                None
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                self.mistake(
+                    "LONGHAUL_WHATSAPP_TOKEN and LONGHAUL_WHATSAPP_PHONE_NUMBER_ID go together: set both or none",
+                );
+                None
+            }
+        }
+    }
+
+    fn people(&mut self, name: &str) -> Vec<String> {
+        let text = self.text(name).unwrap_or_default();
+        let people: Vec<String> = text
+            .split(',')
+            .map(str::trim)
+            .filter(|one| !one.is_empty())
+            .map(str::to_owned)
+            .collect();
+        self.check(|faults| check_people(name, &people, faults));
+        people
+    }
+
+    fn model_id(&mut self, name: &str, default: &str) -> String {
+        let model = self.text(name);
+        self.check(|faults| check_model(name, model.as_deref(), faults));
+        model.unwrap_or_else(|| default.to_owned())
+    }
+
+    fn language(&mut self, name: &str) -> Option<String> {
+        let language = self.text(name);
+        if language.as_deref().is_some_and(|language| !is_spoken(language)) {
+            self.mistake(&format!("{name} must be one of {}", SPOKEN.join(", ")));
+        }
+        language
+    }
+
+    /// Holds a default to the rule that the same field of a submission is held to.
+    fn check(&mut self, check: impl FnOnce(&mut Faults)) {
+        let mut faults = Faults::default();
+        check(&mut faults);
+        for Violation { field, message } in faults.into_result().err().unwrap_or_default() {
+            self.mistake(&format!("{field} {message}"));
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        (self.find)(name)
+    }
+
+    fn secret(&mut self, name: &str) -> Option<SecretString> {
+        let file_name = format!("{name}_FILE");
+        let Some(path) = (self.find)(&file_name) else { return self.text(name).map(Into::into) };
+        match std::fs::read_to_string(&path) {
+            Ok(secret) => Some(secret.trim_end().to_owned().into()),
+            Err(error) => {
+                self.mistake(&format!("{file_name} names {path}, which cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    fn url(&mut self, name: &str) -> Option<String> {
+        let url = self.text(name)?;
+        // Braces and what is not ASCII would be written in another way by browsers.
+        let is_plain = url.is_ascii() && !url.contains(['{', '}', '?', '#']);
+        let is_web = url.parse::<Uri>().is_ok_and(|url| {
+            matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()
+        });
+        if !is_web || !is_plain {
+            // It may hold a password, so it is not repeated.
+            self.mistake(&format!("{name} must be a plain http or https address without query"));
+        }
+        Some(url.trim_end_matches('/').to_owned())
+    }
+
+    fn number<N: FromStr + PartialOrd + Copy + fmt::Display>(
+        &mut self,
+        name: &str,
+        default: N,
+        least: N,
+        most: N,
+    ) -> N {
+        let Some(text) = self.text(name) else { return default };
+        match text.parse() {
+            Ok(number) if number >= least && number <= most => number,
+            Ok(_) | Err(_) => {
+                self.mistake(&format!(
+                    "{name} must be a number from {least} to {most}, is {text:?}"
+                ));
+                default
+            }
+        }
+    }
+
+    fn mistake(&mut self, text: &str) {
+        self.mistakes.push(text.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests;

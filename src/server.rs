@@ -1,0 +1,158 @@
+//! The whole server: everything built bottom-up, run, and drained; the only place that knows all parts.
+//!
+//! Every loop runs on one tracker and stops by one token; a loop that dies stops the server with an error.
+//! A stop takes no new work, lets steps in flight finish for a while, gives back the rest, and ends every watch.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::engine::executor::Executor;
+use crate::engine::lease::LeaseKeeper;
+use crate::engine::sweeper::Sweeper;
+use crate::model::Model;
+use crate::notify::Notifier;
+use crate::store::Store;
+use crate::{rpc, web};
+
+/// A server that serves.
+pub struct Server {
+    /// Where the gRPC face listens.
+    pub grpc_addr: SocketAddr,
+    /// Where the sidecar listens.
+    pub http_addr: SocketAddr,
+    store: Store,
+    stop: CancellationToken,
+    /// Wake-ups outlive the loops, so that others hear of what a stop gives back.
+    stop_waking: CancellationToken,
+    loops: JoinSet<(&'static str, Result<()>)>,
+    waking: JoinSet<()>,
+}
+
+impl Server {
+    /// Connects, brings the schema up to date, binds both faces and starts every loop.
+    pub async fn start(mut config: Config) -> Result<Self> {
+        // Once per process; that another server of this process has done it is no fault.
+        let _already = rustls::crypto::ring::default_provider().install_default();
+        let grpc = TcpListener::bind(config.grpc_addr)
+            .await
+            .with_context(|| format!("could not listen on {}", config.grpc_addr))?;
+        let http = TcpListener::bind(config.http_addr)
+            .await
+            .with_context(|| format!("could not listen on {}", config.http_addr))?;
+        let (grpc_addr, http_addr) = (grpc.local_addr()?, http.local_addr()?);
+        config.know_http_addr(http_addr);
+
+        let store = Store::connect(&config.store).await.context("could not open the database")?;
+        let model = Model::new(config.model).context("could not set up the model client")?;
+        let engine = Engine::new(store.clone(), model.clone(), config.engine.clone());
+        let lease = LeaseKeeper::new(store.clone(), config.engine.lease, &host_name());
+        lease.register().await.context("could not register the executor")?;
+        let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
+        let notifier = Notifier::new(store.clone(), &config.notify)
+            .context("could not set up the channels to people")?;
+
+        let (stop, stop_waking) = (CancellationToken::new(), CancellationToken::new());
+        let settings = config.engine.clone();
+        let executor = Executor::new(store.clone(), model, settings, lease.clone(), stop.clone());
+        let mut waking = JoinSet::new();
+        let (sender, listener) = (store.clone(), store.clone());
+        let (stop_sending, stop_listening) = (stop_waking.clone(), stop_waking.clone());
+        waking.spawn(async move { sender.notify_others(stop_sending).await });
+        waking.spawn(async move { listener.listen_to_others(stop_listening).await });
+
+        let mut server =
+            Self { grpc_addr, http_addr, store, stop, stop_waking, loops: JoinSet::new(), waking };
+        let comparer = executor.clone();
+        // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
+        // and what was cancelled is let go. However it ends, the others end after it.
+        let drained = CancellationToken::new();
+        let (renewing, comparing) = (drained.clone(), drained.clone());
+        server.spawn("executor", |_| async move {
+            let _drained = drained.drop_guard();
+            executor.run().await;
+        });
+        server.spawn("renewal", |_| async move { lease.run(renewing).await });
+        server.spawn("comparison", |_| async move { comparer.compare(comparing).await });
+        server.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
+        server.spawn("notifier", |stop| async move { notifier.run(stop).await });
+        let routes = rpc::routes(engine.clone(), &config.rpc, server.stop.clone());
+        let (rpc_settings, stop) = (config.rpc, server.stop.clone());
+        server.loops.spawn(async move {
+            let served = rpc::serve(grpc, routes, &rpc_settings, stop).await;
+            ("gRPC face", served.map_err(Into::into))
+        });
+        let router = web::router(engine, &config.web);
+        let stop = server.stop.clone();
+        server.loops.spawn(async move {
+            let served = web::serve(http, router, stop).await;
+            ("HTTP face", served.map_err(Into::into))
+        });
+        Ok(server)
+    }
+
+    /// A handle that tells the server to stop.
+    pub fn stopper(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Runs until told to stop, or until a loop dies, and then drains.
+    pub async fn run(mut self) -> Result<()> {
+        let died = tokio::select! {
+            // Told to stop, every loop ends, and none of them has died.
+            biased;
+            () = self.stop.cancelled() => None,
+            ended = self.loops.join_next() => ended,
+            ended = self.waking.join_next() => {
+                ended.map(|ended| ended.map(|()| ("waking", Ok(()))))
+            }
+        };
+        self.stop.cancel();
+        let mut result = Ok(());
+        if let Some(ended) = died {
+            result = judge(ended);
+            if result.is_ok() {
+                result = Err(anyhow::anyhow!("a loop of the server ended by itself"));
+            }
+        }
+        while let Some(ended) = self.loops.join_next().await {
+            result = result.and(judge(ended));
+        }
+        self.stop_waking.cancel();
+        while self.waking.join_next().await.is_some() {}
+        // A connection that hangs must not hold up the end.
+        let _ = tokio::time::timeout(Duration::from_secs(2), self.store.close()).await;
+        result
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        name: &'static str,
+        run: impl FnOnce(CancellationToken) -> F,
+    ) {
+        let run = run(self.stop.clone());
+        self.loops.spawn(async move {
+            run.await;
+            (name, Ok(()))
+        });
+    }
+}
+
+fn judge(ended: Result<(&'static str, Result<()>), tokio::task::JoinError>) -> Result<()> {
+    match ended {
+        Ok((name, ended)) => ended.with_context(|| format!("the {name} failed")),
+        Err(error) => bail!("a loop of the server died: {error}"),
+    }
+}
+
+fn host_name() -> String {
+    nix::sys::utsname::uname()
+        .map(|name| name.nodename().to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
