@@ -1,1 +1,62 @@
 //! The product as its users meet it: through its public doors, on real Postgres, beside the sandbox.
+//!
+//! One binary, so that all tests share one Postgres; each test has a database, a sandbox and servers of its own.
+//! The modules follow a job's life, and the names of the tests say what must hold.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by ending")]
+
+mod harness;
+
+mod program;
+
+mod ask;
+
+mod start;
+
+mod submit;
+
+mod claim;
+
+mod step;
+
+mod trouble;
+
+mod control;
+
+mod table;
+
+mod approval;
+
+mod page;
+
+mod link;
+
+mod notice;
+
+mod recovery;
+
+mod crash;
+
+mod lease;
+
+mod storm;
+
+mod watch;
+
+mod list;
+
+mod input;
+
+mod command;
+
+mod check;
+
+mod grpcurl;
+
+mod trace;
+
+mod figure;
+
+mod demo;
+
+mod document;

@@ -1,0 +1,35 @@
+//! The harness: everything a test needs to look at the product from outside, on real Postgres, without sleeping.
+//!
+//! A `Rig` is a database of its own, a sandbox of its own, and as many servers as the test wants.
+//! Tests go through the public doors (`Client`), and read the sandbox's journals and the tables to judge.
+//! Nothing here knows what is right; it only makes, waits and reads.
+
+mod cluster;
+
+mod database;
+
+mod sandbox;
+
+mod job;
+
+mod client;
+
+mod watch;
+
+mod fault;
+
+mod process;
+
+mod rig;
+
+pub use client::Client;
+pub use database::{Database, NoticeRow};
+pub use fault::Told;
+pub use job::*;
+pub use process::Process;
+pub use rig::{NOBODY, PERSON, Rig};
+pub use sandbox::{Sandbox, links};
+pub use watch::{events_of, events_until_end};
+
+/// The longest a test waits for anything; only a test that fails waits this long.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
