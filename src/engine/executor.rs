@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub struct Executor {
 
 struct Inner {
     slots: Arc<Semaphore>,
+    claim_limit: AtomicUsize,
     in_hand: Mutex<InHand>,
     running: TaskTracker,
 }
@@ -70,6 +72,7 @@ impl Executor {
     ) -> Self {
         let inner = Inner {
             slots: Arc::new(Semaphore::new(settings.slots)),
+            claim_limit: AtomicUsize::new(CLAIM_MAX),
             in_hand: Mutex::default(),
             running: TaskTracker::new(),
         };
@@ -98,21 +101,18 @@ impl Executor {
 
     /// Claims once; answers how many jobs came into this process's hands.
     pub async fn claim_once(&self) -> usize {
-        let free = self.inner.slots.available_permits().min(CLAIM_MAX);
+        let limit = self.inner.claim_limit.load(Ordering::Relaxed);
+        let free = self.inner.slots.available_permits().min(limit);
         if free == 0 || !self.lease.is_alive() {
             return 0;
         }
-        // Held until the jobs are in hand, so that nobody takes them for unheld meanwhile.
-        let executor_id = self.lease.lock_for_claim().await;
-        let claim = self.store.claim(*executor_id, free, self.holds_last_attempt());
-        match tokio::time::timeout(CLAIM_TIMEOUT, claim).await {
-            Ok(Ok(claimed)) => {
-                let count = claimed.len();
-                for job in claimed {
-                    self.take(job);
-                }
-                count
-            }
+        let claimed = tokio::time::timeout(CLAIM_TIMEOUT, self.claim(free)).await;
+        // What cannot be claimed at once, because it is too large, can be claimed in smaller parts.
+        let is_good = matches!(claimed, Ok(Ok(_)));
+        let limit = if is_good { (limit * 2).min(CLAIM_MAX) } else { (free / 2).max(1) };
+        self.inner.claim_limit.store(limit, Ordering::Relaxed);
+        match claimed {
+            Ok(Ok(count)) => count,
             Ok(Err(error)) => {
                 tracing::warn!(error = &error as &dyn Error, "could not claim");
                 0
@@ -122,6 +122,18 @@ impl Executor {
                 0
             }
         }
+    }
+
+    async fn claim(&self, limit: usize) -> Result<usize, StoreError> {
+        // Until the jobs are in hand, so that nobody takes them for unheld meanwhile.
+        let _claiming = self.lease.while_claiming().await;
+        let executor_id = self.lease.executor_id();
+        let claimed = self.store.claim(executor_id, limit, self.holds_last_attempt()).await?;
+        let count = claimed.len();
+        for job in claimed {
+            self.take(job);
+        }
+        Ok(count)
     }
 
     /// Lets go of what is no longer its own, and gives back what it does not know, until told to stop.
@@ -161,7 +173,7 @@ impl Executor {
         if before.is_empty() {
             return Ok(0);
         }
-        let held = self.store.held_jobs(self.lease.executor_id().await).await?;
+        let held = self.store.held_jobs(self.lease.executor_id()).await?;
         let held: HashSet<(JobKey, i32)> =
             held.into_iter().map(|held| (held.key, held.lease.epoch)).collect();
         let in_hand = self.lock_in_hand();
@@ -178,8 +190,8 @@ impl Executor {
     /// a claim whose reply was lost, or an attempt whose end could not be stored.
     async fn release_unheld(&self) -> Result<(), StoreError> {
         let unheld: Vec<Held> = {
-            let executor_id = self.lease.lock_against_claims().await;
-            let held = self.store.held_jobs(*executor_id).await?;
+            let _nobody_claims = self.lease.while_nobody_claims().await;
+            let held = self.store.held_jobs(self.lease.executor_id()).await?;
             let in_hand = self.lock_in_hand();
             let known = |held: &Held| in_hand.contains_key(&(held.key.clone(), held.lease.epoch));
             held.into_iter().filter(|held| !known(held)).collect()
@@ -228,6 +240,10 @@ impl Executor {
             let step = step.instrument(Steps::span(&job));
             // A panic fails this attempt alone.
             match std::panic::AssertUnwindSafe(step).catch_unwind().await {
+                // Its checkpoint waited for the database until after the stop.
+                Ok(After::GoOn(next)) if self.stop.is_cancelled() => {
+                    return self.steps.give_back(&next).await;
+                }
                 Ok(After::GoOn(next)) => job = *next,
                 Ok(After::Left) => return,
                 Err(_panic) => return self.steps.panicked(&job).await,

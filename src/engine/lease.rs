@@ -1,6 +1,7 @@
 //! The lease of an executor: one row for all the jobs it holds, renewed on a connection of its own.
 //!
 //! A renewal never waits for a step, a claim or a free connection of the pool, and a failed one is tried again soon.
+//! Claims and the search for jobs nobody has in hand keep out of each other's way by a gate that renewals do not pass.
 //! While it is not known to be alive, nothing new is begun: no claim, no next step. What is in flight goes on,
 //! because fencing protects the state and aborting would only pay twice.
 
@@ -26,7 +27,9 @@ pub struct LeaseKeeper {
     lease: Duration,
     host: Arc<str>,
     /// A fresh id per boot, and again after being declared dead.
-    executor_id: Arc<RwLock<ExecutorId>>,
+    executor_id: Arc<Mutex<ExecutorId>>,
+    claims: Arc<RwLock<()>>,
+    signed_off: CancellationToken,
     /// Until when the lease is certainly alive, by this process's own clock.
     alive_until: Arc<Mutex<Instant>>,
 }
@@ -38,7 +41,9 @@ impl LeaseKeeper {
             store,
             lease,
             host: host.into(),
-            executor_id: Arc::new(RwLock::new(ExecutorId::new())),
+            executor_id: Arc::new(Mutex::new(ExecutorId::new())),
+            claims: Arc::default(),
+            signed_off: CancellationToken::new(),
             alive_until: Arc::new(Mutex::new(Instant::now())),
         }
     }
@@ -46,7 +51,7 @@ impl LeaseKeeper {
     /// Makes the executor known, and takes the lease; only then may it claim.
     pub async fn register(&self) -> Result<(), StoreError> {
         let sent_at = Instant::now();
-        let executor_id = self.executor_id().await;
+        let executor_id = self.executor_id();
         self.store.register_executor(executor_id, &self.host, self.lease).await?;
         self.note_alive(sent_at);
         Ok(())
@@ -59,6 +64,7 @@ impl LeaseKeeper {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
+                () = self.signed_off.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
             pause = match tokio::time::timeout(self.lease / 3, self.renew(&mut line)).await {
@@ -78,16 +84,19 @@ impl LeaseKeeper {
 
     async fn renew(&self, line: &mut LeaseLine) -> Result<(), StoreError> {
         let sent_at = Instant::now();
-        let executor_id = self.executor_id().await;
+        let executor_id = self.executor_id();
         if line.renew(executor_id, self.lease).await? {
             self.note_alive(sent_at);
+            return Ok(());
+        }
+        if self.signed_off.is_cancelled() {
             return Ok(());
         }
         // Declared dead: what it held is no longer its own, and the name is used up.
         let fresh = ExecutorId::new();
         tracing::warn!(%executor_id, %fresh, "was declared dead; goes on under a new id");
         self.store.register_executor(fresh, &self.host, self.lease).await?;
-        *self.executor_id.write().await = fresh;
+        *self.executor_id.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         self.note_alive(sent_at);
         Ok(())
     }
@@ -98,23 +107,25 @@ impl LeaseKeeper {
     }
 
     /// The id under which jobs are claimed now.
-    pub async fn executor_id(&self) -> ExecutorId {
-        *self.executor_id.read().await
+    pub fn executor_id(&self) -> ExecutorId {
+        *self.executor_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The id, kept as it is while a claim is on its way and its jobs are not in hand yet.
-    pub async fn lock_for_claim(&self) -> RwLockReadGuard<'_, ExecutorId> {
-        self.executor_id.read().await
+    /// Held by a claim until its jobs are in hand.
+    pub async fn while_claiming(&self) -> RwLockReadGuard<'_, ()> {
+        self.claims.read().await
     }
 
-    /// The id, while no claim is on its way.
-    pub async fn lock_against_claims(&self) -> RwLockWriteGuard<'_, ExecutorId> {
-        self.executor_id.write().await
+    /// Held while no claim is on its way.
+    pub async fn while_nobody_claims(&self) -> RwLockWriteGuard<'_, ()> {
+        self.claims.write().await
     }
 
     /// Takes the row away; nothing is held any more.
     pub async fn sign_off(&self) {
-        if let Err(error) = self.store.unregister_executor(self.executor_id().await).await {
+        // First, so that no renewal takes the missing row for a declaration of death.
+        self.signed_off.cancel();
+        if let Err(error) = self.store.unregister_executor(self.executor_id()).await {
             let error = &error as &dyn Error;
             tracing::warn!(error, "could not sign off; the lease runs out by itself");
         }

@@ -97,6 +97,22 @@ impl Steps {
         self.give_up(job, "the server failed while it ran the step").await;
     }
 
+    /// Gives back a job whose next step this executor does not begin.
+    pub(super) async fn give_back(&self, job: &Claimed) {
+        match self.store.release(job).await {
+            Ok(_) => {}
+            Err(error) if error.is_lease_lost() => {}
+            // It is found unheld, or its lease runs out.
+            Err(error) => {
+                tracing::warn!(
+                    job_id = job.key.job_id(),
+                    error = &error as &dyn Error,
+                    "could not give back a job"
+                );
+            }
+        }
+    }
+
     /// Fails a job because of a fault of ours; if not even that can be stored, its attempt counts as lost.
     async fn give_up(&self, job: &Claimed, message: &str) {
         let failure = failure(job, Reason::StepPanicked, message.to_owned(), None);
