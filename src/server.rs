@@ -33,6 +33,8 @@ pub struct Server {
     stop_waking: CancellationToken,
     loops: JoinSet<(&'static str, Result<()>)>,
     waking: JoinSet<()>,
+    /// How long a stop may take in all.
+    patience: Duration,
 }
 
 impl Server {
@@ -67,8 +69,9 @@ impl Server {
         waking.spawn(async move { sender.notify_others(stop_sending).await });
         waking.spawn(async move { listener.listen_to_others(stop_listening).await });
 
+        let (loops, patience) = (JoinSet::new(), config.engine.drain + Duration::from_secs(20));
         let mut server =
-            Self { grpc_addr, http_addr, store, stop, stop_waking, loops: JoinSet::new(), waking };
+            Self { grpc_addr, http_addr, store, stop, stop_waking, loops, waking, patience };
         let comparer = executor.clone();
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
         // and what was cancelled is let go. However it ends, the others end after it.
@@ -121,11 +124,17 @@ impl Server {
                 result = Err(anyhow::anyhow!("a loop of the server ended by itself"));
             }
         }
-        while let Some(ended) = self.loops.join_next().await {
-            result = result.and(judge(ended));
+        // A loop that hangs on a database that is gone must not hold up the end.
+        let ended = tokio::time::timeout(self.patience, async {
+            while let Some(ended) = self.loops.join_next().await {
+                result = std::mem::replace(&mut result, Ok(())).and(judge(ended));
+            }
+            self.stop_waking.cancel();
+            while self.waking.join_next().await.is_some() {}
+        });
+        if ended.await.is_err() {
+            tracing::warn!("some loops did not end in time");
         }
-        self.stop_waking.cancel();
-        while self.waking.join_next().await.is_some() {}
         // A connection that hangs must not hold up the end.
         let _ = tokio::time::timeout(Duration::from_secs(2), self.store.close()).await;
         result

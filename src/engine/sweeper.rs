@@ -6,6 +6,8 @@
 //! One kind that fails does not stop the others.
 
 use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,6 +20,8 @@ use crate::store::{Store, StoreError};
 const BATCHES_MAX: usize = 20;
 /// After the database was away nobody is judged dead for so long: the living need time to renew.
 const CALM: Duration = Duration::from_secs(5);
+/// A database that answers later than this is in trouble.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// What one round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,32 +45,43 @@ pub struct Swept {
 pub struct Sweeper {
     store: Store,
     interval: Duration,
+    /// How many rows a batch may have; less after a batch that failed.
+    limit: Arc<AtomicI64>,
 }
 
 impl Sweeper {
     /// A sweeper that looks this often.
     pub fn new(store: Store, interval: Duration) -> Self {
-        Self { store, interval }
+        Self { store, interval, limit: Arc::new(AtomicI64::new(BATCH_MAX)) }
     }
 
     /// Sweeps until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
         let mut troubled_at = None::<Instant>;
+        let mut ended_at = Instant::now();
         while !stop.is_cancelled() {
-            let is_calm = troubled_at.is_none_or(|at| at.elapsed() >= CALM);
-            let swept = self.run_once(is_calm).await;
-            if swept.failures > 0 {
+            if self.is_troubled(ended_at).await {
                 troubled_at = Some(Instant::now());
             }
+            let is_calm = troubled_at.is_none_or(|at| at.elapsed() >= CALM);
+            let swept = self.run_once(is_calm).await;
             if swept != Swept::default() {
                 tracing::debug!(?swept, "swept");
             }
+            ended_at = Instant::now();
             let pause = self.interval.mul_f64(0.75 + rand::random::<f64>() / 2.0);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Whether the database, or this process, was away: then the living have not renewed either.
+    async fn is_troubled(&self, last_round_ended_at: Instant) -> bool {
+        let asked_at = Instant::now();
+        let slept = asked_at.duration_since(last_round_ended_at) > self.interval * 2 + SLOW;
+        slept || self.store.ping().await.is_err() || asked_at.elapsed() > SLOW
     }
 
     /// One round; the dead are judged only if `judge_dead`.
@@ -83,12 +98,20 @@ impl Sweeper {
     }
 
     async fn sweep(&self, sweep: Sweep) -> Result<usize, StoreError> {
-        let full = usize::try_from(BATCH_MAX).unwrap_or(usize::MAX);
         let mut swept = 0;
         for _ in 0..BATCHES_MAX {
-            let found = self.store.sweep(sweep).await?;
+            let limit = self.limit.load(Ordering::Relaxed);
+            let found = match self.store.sweep(sweep, limit).await {
+                Ok(found) => found,
+                Err(error) => {
+                    // What cannot be swept at once, because it is too large, can be swept in smaller parts.
+                    self.limit.store((limit / 2).max(1), Ordering::Relaxed);
+                    return Err(error);
+                }
+            };
+            self.limit.store((limit * 2).min(BATCH_MAX), Ordering::Relaxed);
             swept += found;
-            if found < full {
+            if i64::try_from(found).unwrap_or(i64::MAX) < limit {
                 break;
             }
         }

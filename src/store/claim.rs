@@ -11,6 +11,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::executor::Held;
+use super::sweep::set_aside;
 use super::transition::{Written, write};
 use super::wake::Woken;
 use super::{Store, StoreError, read_json};
@@ -211,18 +212,4 @@ async fn lock_claimable(
         executor_id.0,
     );
     Ok(rows.fetch_all(tx).await?)
-}
-
-/// Parks a row that does not fit, so that it is not in everybody's way; it is looked at again later.
-async fn set_aside(tx: &mut PgConnection, key: &JobKey) -> Result<(), StoreError> {
-    sqlx::query!(
-        "-- set_aside
-        update longhaul.job set run_at = longhaul.now() + interval '5 minutes'
-        where shard = $1 and job_id = $2 and status = 'queued' and run_at is null",
-        key.shard(),
-        key.job_id(),
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, bounded};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::Lease;
 
@@ -26,17 +26,19 @@ impl Store {
         host: &str,
         lease: Duration,
     ) -> Result<(), StoreError> {
-        sqlx::query!(
-            "-- register_executor
+        bounded(
+            sqlx::query!(
+                "-- register_executor
             insert into longhaul.executor (executor_id, host, pid, started_at, lease_expires_at)
             values ($1, $2, $3, longhaul.now(), longhaul.now() + make_interval(secs => $4))
             on conflict (executor_id) do update set lease_expires_at = excluded.lease_expires_at",
-            executor_id.0,
-            host,
-            i32::try_from(std::process::id()).unwrap_or(0),
-            lease.as_secs_f64(),
+                executor_id.0,
+                host,
+                i32::try_from(std::process::id()).unwrap_or(0),
+                lease.as_secs_f64(),
+            )
+            .execute(&self.pool),
         )
-        .execute(&self.pool)
         .await?;
         Ok(())
     }
@@ -48,14 +50,16 @@ impl Store {
 
     /// The jobs that carry this executor's id, to compare with what it has in hand.
     pub async fn held_jobs(&self, executor_id: ExecutorId) -> Result<Vec<Held>, StoreError> {
-        let rows = sqlx::query!(
-            r#"-- held_jobs
+        let rows = bounded(
+            sqlx::query!(
+                r#"-- held_jobs
             -- cross-shard: an executor holds jobs of every shard
             select job_id, epoch, attempt_id as "attempt_id!" from longhaul.job
             where executor_id = $1 and status = 'running'"#,
-            executor_id.0,
+                executor_id.0,
+            )
+            .fetch_all(&self.pool),
         )
-        .fetch_all(&self.pool)
         .await?;
         let held = rows.into_iter().map(|row| {
             let attempt_id = AttemptId(row.attempt_id);
@@ -67,12 +71,14 @@ impl Store {
 
     /// Takes a stopping executor's row away; it holds nothing any more.
     pub async fn unregister_executor(&self, executor_id: ExecutorId) -> Result<(), StoreError> {
-        sqlx::query!(
-            "-- unregister_executor
+        bounded(
+            sqlx::query!(
+                "-- unregister_executor
             delete from longhaul.executor where executor_id = $1",
-            executor_id.0,
+                executor_id.0,
+            )
+            .execute(&self.pool),
         )
-        .execute(&self.pool)
         .await?;
         Ok(())
     }

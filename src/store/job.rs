@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgTransaction};
 
 use super::approval::{read_decisions, word};
-use super::{Store, StoreError};
+use super::{Store, StoreError, bounded};
 use crate::domain::approval::ApprovalStatus;
 use crate::domain::event::{Decision, Delivery, NoticeKind};
 use crate::domain::id::{ApprovalId, JobKey};
@@ -157,16 +157,18 @@ impl Store {
         if steps.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let rows = sqlx::query!(
-            r#"-- outputs
+        let rows = bounded(
+            sqlx::query!(
+                r#"-- outputs
             select distinct on (step) step, output as "output!" from longhaul.checkpoint
             where shard = $1 and job_id = $2 and step = any($3) and output is not null
             order by step, revision desc"#,
-            key.shard(),
-            key.job_id(),
-            steps,
+                key.shard(),
+                key.job_id(),
+                steps,
+            )
+            .fetch_all(&self.pool),
         )
-        .fetch_all(&self.pool)
         .await?;
         Ok(rows.into_iter().map(|row| (row.step, row.output)).collect())
     }

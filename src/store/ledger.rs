@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
 
 use super::claim::Claimed;
-use super::{Store, StoreError};
+use super::{Store, StoreError, bounded};
 use crate::domain::id::{CallId, JobKey};
 use crate::domain::money::{Usage, Usd};
 use crate::domain::state::Refusal;
@@ -52,7 +52,7 @@ impl Store {
     /// Writes the row of a request that is about to leave, if the lease still holds.
     pub async fn start_call(&self, job: &Claimed, model: &str) -> Result<CallId, StoreError> {
         let call_id = CallId::new();
-        let written = sqlx::query!(
+        let written = bounded(sqlx::query!(
             "-- start_call
             insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id,
               executor_id, epoch, model, started_at)
@@ -77,7 +77,7 @@ impl Store {
             job.lease.attempt_id.0,
             model,
         )
-        .execute(&self.pool)
+        .execute(&self.pool))
         .await?;
         if written.rows_affected() == 0 {
             return Err(Refusal::LeaseLost.into());
@@ -92,22 +92,24 @@ impl Store {
         call_id: CallId,
         settlement: &Settlement,
     ) -> Result<(), StoreError> {
-        sqlx::query!(
-            "-- settle_call
+        bounded(
+            sqlx::query!(
+                "-- settle_call
             update longhaul.model_call set outcome = $4, settled_at = longhaul.now(), usage = $5,
               cost_usd = $6, provider_request_id = $7, error = $8, partial_output = $9
             where shard = $1 and job_id = $2 and call_id = $3 and outcome in ('started', 'lost')",
-            key.shard(),
-            key.job_id(),
-            call_id.0,
-            settlement.outcome.word(),
-            settlement.usage.map(Json) as _,
-            settlement.cost_usd.map(Usd::as_decimal),
-            settlement.provider_request_id,
-            settlement.error,
-            settlement.partial_output,
+                key.shard(),
+                key.job_id(),
+                call_id.0,
+                settlement.outcome.word(),
+                settlement.usage.map(Json) as _,
+                settlement.cost_usd.map(Usd::as_decimal),
+                settlement.provider_request_id,
+                settlement.error,
+                settlement.partial_output,
+            )
+            .execute(&self.pool),
         )
-        .execute(&self.pool)
         .await?;
         Ok(())
     }

@@ -105,8 +105,8 @@ pub enum StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        if let sqlx::Error::ColumnDecode { index, source } = &error {
-            return Self::Corrupt { table: "a result", what: format!("column {index}: {source}") };
+        if let sqlx::Error::ColumnDecode { index, .. } = &error {
+            return Self::Corrupt { table: "a result", what: format!("at column {index}") };
         }
         let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
         let is_passing = match code {
@@ -152,8 +152,7 @@ impl Store {
 
     /// Whether Postgres answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        self.pool.execute("-- ping").await?;
-        Ok(())
+        bounded(self.pool.execute("-- ping")).await.map(|_| ())
     }
 
     /// Closes every connection, waiting for those in use.
@@ -204,9 +203,25 @@ async fn create_schema(connection: &mut sqlx::PgConnection) -> Result<(), StoreE
 }
 
 /// Reads a value that was stored as JSON; one that does not fit is the row's fault, and no other's.
+///
+/// The error says where it does not fit and not what stands there: that may be a prompt or a phone number.
 fn read_json<T: DeserializeOwned>(table: &'static str, value: Value) -> Result<T, StoreError> {
-    serde_json::from_value(value)
-        .map_err(|error| StoreError::Corrupt { table, what: error.to_string() })
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| StoreError::Corrupt { table, what: format!("at {}", error.path()) })
+}
+
+/// Longer than every timeout of Postgres's own: who has not answered by then is gone, and the connection with it.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Does something with the database, or finds after a while that it does not answer.
+async fn bounded<T, E>(work: impl Future<Output = Result<T, E>>) -> Result<T, StoreError>
+where
+    StoreError: From<E>,
+{
+    match tokio::time::timeout(DEADLINE, work).await {
+        Ok(done) => Ok(done?),
+        Err(_elapsed) => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
+    }
 }
 
 /// How often a transaction is tried that Postgres undid for the sake of another.
@@ -218,12 +233,12 @@ where
     F: Future<Output = Result<T, StoreError>>,
 {
     for _ in 1..TRIES {
-        match transaction().await {
+        match bounded(transaction()).await {
             Err(error) if error.is_undone() => {}
             result => return result,
         }
     }
-    transaction().await
+    bounded(transaction()).await
 }
 
 impl StoreError {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::approval::word;
 use super::transition::lock;
 use super::wake::Woken;
-use super::{Store, StoreError, read_json};
+use super::{Store, StoreError, bounded, read_json};
 use crate::domain::event::{Delivery, NoticeKind};
 use crate::domain::id::{JobKey, NoticeId};
 use crate::domain::job::{JobState, Reason};
@@ -96,7 +96,7 @@ pub enum Sent {
 impl Store {
     /// Takes up to so many notices that are due, the first of each recipient, and marks them as being sent.
     pub async fn take_notices(&self, limit: i64) -> Result<Vec<Outgoing>, StoreError> {
-        let rows = sqlx::query_as!(
+        let rows = bounded(sqlx::query_as!(
             Row,
             r#"-- take_notices
             -- cross-shard: due times of all shards are in one index
@@ -133,18 +133,39 @@ impl Store {
             limit,
             GRACE_SECONDS,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(&self.pool))
         .await?;
         let mut notices = Vec::with_capacity(rows.len());
         for row in rows {
-            let notice_id = row.notice_id;
+            let (job_id, notice_id) = (row.job_id.clone(), row.notice_id);
             match row.into_outgoing() {
                 Ok(notice) => notices.push(notice),
-                // It stays marked as being sent; the others must not wait for it.
-                Err(error) => tracing::error!(%notice_id, %error, "could not read a notice"),
+                Err(error) => {
+                    tracing::error!(%notice_id, %error, "could not read a notice; it is given up");
+                    self.give_up_notice(&job_id, notice_id).await?;
+                }
             }
         }
         Ok(notices)
+    }
+
+    /// Ends a notice that cannot be read, so that it holds up no other.
+    async fn give_up_notice(&self, job_id: &str, notice_id: Uuid) -> Result<(), StoreError> {
+        let key = JobKey::new(job_id);
+        bounded(
+            sqlx::query!(
+                "-- give_up_notice
+                update longhaul.outbox set delivery = 'failed', tokens = null,
+                  error = 'it could not be read', updated_at = longhaul.now()
+                where shard = $1 and job_id = $2 and notice_id = $3 and delivery = 'sending'",
+                key.shard(),
+                key.job_id(),
+                notice_id,
+            )
+            .execute(&self.pool),
+        )
+        .await?;
+        Ok(())
     }
 
     /// Records what became of a try that was taken; one that has been judged meanwhile stays as judged.
@@ -209,26 +230,26 @@ impl Store {
 
     /// Judges the tries whose dispatcher died before it could record them; answers how many.
     pub async fn judge_lost_notices(&self) -> Result<u64, StoreError> {
-        let judged = sqlx::query!(
+        let judged = bounded(sqlx::query!(
             "-- judge_lost_notices
             -- cross-shard: due times of all shards are in one index
             update longhaul.outbox o set
               delivery = case when o.approval_id is null then 'unconfirmed'
-                when a.status = 'pending' then 'pending' else 'superseded' end,
-              tokens = case when a.status = 'pending' then o.tokens end,
+                when n.is_open then 'pending' else 'superseded' end,
+              tokens = case when n.is_open then o.tokens end,
               error = 'the sender died before it knew', due_at = longhaul.now(), updated_at = longhaul.now()
             from (
-              select n.shard, n.job_id, n.notice_id, n.approval_id from longhaul.outbox n
+              -- The row of the job tells which approval is open, and its lock keeps a decision away meanwhile.
+              select n.shard, n.job_id, n.notice_id,
+                coalesce(j.approval_id = n.approval_id, false) as is_open
+              from longhaul.outbox n join longhaul.job j using (shard, job_id)
               where n.delivery = 'sending' and n.due_at <= longhaul.now()
-              order by n.due_at limit 100 for update skip locked
+              order by n.due_at limit 100 for update of n, j skip locked
             ) n
-            -- A request is sent again only if it is still open.
-            left join longhaul.approval a on a.shard = n.shard and a.job_id = n.job_id
-              and a.approval_id = n.approval_id
             where o.shard = n.shard
               and o.job_id = n.job_id and o.notice_id = n.notice_id and o.delivery = 'sending'",
         )
-        .execute(&self.pool)
+        .execute(&self.pool))
         .await?;
         Ok(judged.rows_affected())
     }

@@ -9,10 +9,10 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::transition::{Written, woken, write};
-use super::{Store, StoreError, read_json};
+use super::{Store, StoreError, bounded, read_json};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{JobState, Lease};
-use crate::domain::spec::Spec;
+use crate::domain::spec::{self, Spec};
 use crate::domain::state::{self, Action};
 
 /// The most rows of one batch; each brings its whole specification.
@@ -46,26 +46,34 @@ struct Move {
 }
 
 impl Store {
-    /// Moves one batch of what the sweep looks for; answers how many jobs it found.
-    pub async fn sweep(&self, sweep: Sweep) -> Result<usize, StoreError> {
+    /// Moves one batch of what the sweep looks for, of so many rows at the most; answers how many it found.
+    pub async fn sweep(&self, sweep: Sweep, limit: i64) -> Result<usize, StoreError> {
+        bounded(Box::pin(self.sweep_once(sweep, limit))).await
+    }
+
+    async fn sweep_once(&self, sweep: Sweep, limit: i64) -> Result<usize, StoreError> {
         let mut tx = self.pool.begin().await?;
         let found = match sweep {
-            Sweep::Due => find_due(&mut tx).await?,
-            Sweep::Lost => find_lost(&mut tx).await?,
-            Sweep::Overdue => find_overdue(&mut tx).await?,
+            Sweep::Due => find_due(&mut tx, limit).await?,
+            Sweep::Lost => find_lost(&mut tx, limit).await?,
+            Sweep::Overdue => find_overdue(&mut tx, limit).await?,
         };
         let count = found.len();
         let mut moves = Vec::with_capacity(count);
         for found in found {
-            let job_id = found.job_id.clone();
+            let key = JobKey::new(&found.job_id);
             match decide(found, sweep) {
                 Ok(Some(decided)) => moves.push(decided),
                 Ok(None) => {}
-                Err(error) => tracing::error!(job_id, %error, "could not sweep a job"),
+                Err(error) => {
+                    tracing::error!(job_id = key.job_id(), %error, "could not sweep a job; it is set aside");
+                    set_aside(&mut tx, &key).await?;
+                }
             }
         }
         if moves.is_empty() {
-            return Ok(0);
+            tx.commit().await?;
+            return Ok(count);
         }
         let written: Vec<Written<'_>> =
             moves.iter().map(|one| Written::new(&one.key, &one.from, &one.transition)).collect();
@@ -104,8 +112,9 @@ impl Store {
 
     /// Marks calls as lost that nobody will settle: of dead executors, and of attempts that ended without settling them.
     pub async fn sweep_lost_calls(&self) -> Result<u64, StoreError> {
-        let lost = sqlx::query!(
-            "-- sweep_lost_calls
+        let lost = bounded(
+            sqlx::query!(
+                "-- sweep_lost_calls
             -- cross-shard: an executor makes calls for jobs of every shard
             update longhaul.model_call m set outcome = 'lost', settled_at = longhaul.now(),
               error = 'nobody was left to settle it'
@@ -122,22 +131,23 @@ impl Store {
               limit 500 for update skip locked
             ) g
             where m.shard = g.shard and m.job_id = g.job_id and m.call_id = g.call_id",
+            )
+            .execute(&self.pool),
         )
-        .execute(&self.pool)
         .await?;
         Ok(lost.rows_affected())
     }
 
     /// Forgets executors that have been dead for a while and hold nothing; answers how many.
     pub async fn sweep_executors(&self) -> Result<u64, StoreError> {
-        let gone = sqlx::query!(
+        let gone = bounded(sqlx::query!(
             "-- sweep_executors
             -- cross-shard: an executor holds jobs of every shard
             delete from longhaul.executor e
             where e.lease_expires_at < longhaul.now() - interval '5 minutes' and not exists (
               select from longhaul.job j where j.executor_id = e.executor_id and j.status = 'running')",
         )
-        .execute(&self.pool)
+        .execute(&self.pool))
         .await?;
         Ok(gone.rows_affected())
     }
@@ -169,29 +179,30 @@ fn held_lease(state: &JobState) -> Result<Lease, StoreError> {
     }
 }
 
-async fn find_due(tx: &mut PgConnection) -> Result<Vec<Found>, StoreError> {
+async fn find_due(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, StoreError> {
     let found = sqlx::query_as!(
         Found,
         r#"-- find_due
         -- cross-shard: due times of all shards are in one index
         select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
         from longhaul.job j join longhaul.job_spec s using (shard, job_id)
-        where j.status = 'queued' and j.run_at <= longhaul.now()
+        where j.status = 'queued' and j.run_at <= longhaul.now() and j.spec_version <= $2
         order by j.run_at limit $1
         for update of j skip locked"#,
-        BATCH_MAX,
+        limit,
+        spec::VERSION,
     );
     Ok(found.fetch_all(tx).await?)
 }
 
-async fn find_lost(tx: &mut PgConnection) -> Result<Vec<Found>, StoreError> {
+async fn find_lost(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, StoreError> {
     let found = sqlx::query_as!(
         Found,
         r#"-- find_lost
         -- cross-shard: an executor holds jobs of every shard
         select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
         from longhaul.job j join longhaul.job_spec s using (shard, job_id)
-        where j.status = 'running' and case
+        where j.status = 'running' and j.spec_version <= $2 and case
           -- A lease of its own goes before that of its executor.
           when j.lease_expires_at is not null then j.lease_expires_at <= longhaul.now()
           else not exists (
@@ -200,22 +211,41 @@ async fn find_lost(tx: &mut PgConnection) -> Result<Vec<Found>, StoreError> {
           end
         limit $1
         for update of j skip locked"#,
-        BATCH_MAX,
+        limit,
+        spec::VERSION,
     );
     Ok(found.fetch_all(tx).await?)
 }
 
-async fn find_overdue(tx: &mut PgConnection) -> Result<Vec<Found>, StoreError> {
+async fn find_overdue(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, StoreError> {
     let found = sqlx::query_as!(
         Found,
         r#"-- find_overdue
         -- cross-shard: deadlines of all shards are in one index
         select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
         from longhaul.job j join longhaul.job_spec s using (shard, job_id)
-        where j.status = 'awaiting_approval' and j.deadline_at <= longhaul.now()
+        where j.status = 'awaiting_approval' and j.deadline_at <= longhaul.now() and j.spec_version <= $2
         order by j.deadline_at limit $1
         for update of j skip locked"#,
-        BATCH_MAX,
+        limit,
+        spec::VERSION,
     );
     Ok(found.fetch_all(tx).await?)
+}
+
+/// Puts off a row that does not fit, so that it is not in everybody's way; it is looked at again later.
+pub(super) async fn set_aside(tx: &mut PgConnection, key: &JobKey) -> Result<(), StoreError> {
+    sqlx::query!(
+        "-- set_aside
+        update longhaul.job set
+          run_at = case when status = 'queued' then longhaul.now() + interval '5 minutes' end,
+          deadline_at = case when status = 'awaiting_approval' then longhaul.now() + interval '5 minutes' end,
+          lease_expires_at = case when status = 'running' then longhaul.now() + interval '5 minutes' end
+        where shard = $1 and job_id = $2 and status in ('queued', 'awaiting_approval', 'running')",
+        key.shard(),
+        key.job_id(),
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }

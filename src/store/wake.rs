@@ -13,7 +13,7 @@ use sqlx::postgres::PgListener;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
-use super::Store;
+use super::{Store, bounded};
 use crate::domain::id::JobKey;
 
 const CHANNEL: &str = "longhaul";
@@ -114,7 +114,7 @@ impl Store {
             }
             // After the stop once more: others hear of what it gave back.
             for payload in self.wake.take_pending() {
-                if let Err(error) = self.notify(&mut connection, &payload).await {
+                if let Err(error) = bounded(self.notify(&mut connection, &payload)).await {
                     // The others poll; what could not be sent is not sent again.
                     tracing::debug!(%error, "could not send a wake-up");
                     connection = None;

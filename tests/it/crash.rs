@@ -71,13 +71,10 @@ async fn a_server_that_is_stopped_gives_its_job_back_uncounted() {
 async fn a_server_that_is_stopped_lets_its_step_finish_in_time() {
     let (rig, server) = in_the_middle(&[("LONGHAUL_DRAIN_SECONDS", "15")]).await;
     let other = rig.serve().await;
+    let mut watch = server.client.try_watch("long", None).await.unwrap();
     let stopping = tokio::spawn(server.terminate());
-    rig.db
-        .wait_until(
-            "select true from pg_stat_activity where $1 <> '' and datname = current_database()",
-            "long",
-        )
-        .await;
+    // A server that stops ends its watches at once, and waits for the step in flight.
+    while watch.message().await.is_ok() {}
     rig.sandbox.mend().await;
     other.client.settled_as("long", JobStatus::Completed).await;
     stopping.await.unwrap();

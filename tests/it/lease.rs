@@ -2,7 +2,7 @@
 
 use longhaul::rpc::proto::{EventKind, JobStatus};
 
-use crate::harness::{Process, Rig, events_of, events_until_end, job, run, wait};
+use crate::harness::{PERSON, Process, Rig, events_of, events_until_end, job, run, wait};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_executor_whose_lease_is_over_claims_nothing_until_it_has_renewed() {
@@ -31,6 +31,36 @@ async fn a_row_that_cannot_be_read_is_set_aside_and_stops_nobody() {
     rig.db
         .wait_until("select run_at is not null from longhaul.job where job_id = $1", "broken")
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_row_that_cannot_be_read_is_put_off_and_the_others_go_on() {
+    let rig = Rig::start().await;
+    rig.submit(job("broken", [wait(60)])).await;
+    rig.submit(job("whole", [wait(60)])).await;
+    let broken = "update longhaul.job_spec set spec = '{\"steps\": 7}' where job_id = 'broken'";
+    sqlx::query(broken).execute(&rig.db.pool).await.unwrap();
+    rig.db.shift_clock(61).await;
+    rig.settled_as("whole", JobStatus::Completed).await;
+    let put_off = "select run_at > longhaul.now() + interval '4 minutes'
+                   from longhaul.job where job_id = $1";
+    rig.db.wait_until(put_off, "broken").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notice_that_cannot_be_read_is_given_up_and_holds_up_no_other() {
+    let rig = Rig::start().await;
+    rig.sandbox
+        .break_whatsapp(serde_json::json!({"status": 400, "code": 131_056, "times": 1}))
+        .await;
+    rig.submit(job("broken", [wait(0)])).await;
+    rig.sandbox.refused_messages(PERSON, 1).await;
+    let broken = "update longhaul.job_spec set spec = '{\"steps\": 7}' where job_id = 'broken'";
+    sqlx::query(broken).execute(&rig.db.pool).await.unwrap();
+    let given_up = "select delivery = 'failed' from longhaul.outbox where job_id = $1";
+    rig.db.wait_until(given_up, "broken").await;
+    rig.submit(job("whole", [wait(0)])).await;
+    rig.sandbox.messages(PERSON, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +99,10 @@ async fn a_cancel_reaches_a_server_that_is_draining() {
     rig.sandbox.wait_for("drain", "held", 1).await;
     let holder = rig.db.number("select count(*) from longhaul.executor").await;
     assert_eq!(holder, 2);
+    let mut watch = draining.client.try_watch("drained", None).await.unwrap();
     let stopping = tokio::spawn(draining.terminate());
+    // A server that stops ends its watches at once.
+    while watch.message().await.is_ok() {}
     other.client.control("drained", crate::harness::cancel()).await;
     rig.sandbox.wait_for("drain", "disconnected", 1).await;
     stopping.await.unwrap();
