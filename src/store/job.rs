@@ -129,19 +129,6 @@ impl Store {
         Ok(view)
     }
 
-    /// The request as it was sent.
-    pub async fn sent(&self, key: &JobKey) -> Result<serde_json::Value, StoreError> {
-        sqlx::query_scalar!(
-            "-- read_sent
-            select sent from longhaul.job_spec where shard = $1 and job_id = $2",
-            key.shard(),
-            key.job_id(),
-        )
-        .fetch_optional(&self.pool)
-        .await?
-        .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })
-    }
-
     /// The specification, which never changes.
     pub async fn spec(&self, key: &JobKey) -> Result<Spec, StoreError> {
         let mut connection = self.pool.acquire().await?;
