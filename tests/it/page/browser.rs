@@ -227,23 +227,30 @@ fn capabilities(profile: &Path) -> Capabilities {
     capabilities
 }
 
-/// Starts a driver on a free port, which it prints.
+/// Starts a driver on a free port.
+///
+/// It takes one for IPv4 and then the same for IPv6, and ends without a word if somebody was quicker: then another try helps.
 async fn start_driver() -> (Child, String) {
+    for _ in 0..4 {
+        if let Ok(started) = tokio::time::timeout(PATIENCE / 3, try_driver()).await {
+            return started;
+        }
+    }
+    panic!("chromedriver does not start");
+}
+
+/// Starts a driver, and waits until it prints its port.
+async fn try_driver() -> (Child, String) {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", DRIVER]).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let port = async {
-        loop {
-            let line = lines.next_line().await.unwrap();
-            let line =
-                line.expect("no chromedriver: install Debian's chromium and chromium-driver");
-            if let Some((_, port)) = line.split_once("started successfully on port ") {
-                return port.trim_end_matches('.').to_owned();
-            }
+    loop {
+        let line = lines.next_line().await.unwrap();
+        let line = line.expect("no chromedriver: install Debian's chromium and chromium-driver");
+        if let Some((_, port)) = line.split_once("started successfully on port ") {
+            return (child, format!("http://127.0.0.1:{}", port.trim_end_matches('.')));
         }
-    };
-    let port = tokio::time::timeout(PATIENCE, port).await.expect("chromedriver starts in time");
-    (child, format!("http://127.0.0.1:{port}"))
+    }
 }
