@@ -45,13 +45,21 @@ struct Move {
     transition: state::Transition,
 }
 
+/// Moves that could not be stored together, and why.
+type Spoilt = Option<(Vec<Move>, StoreError)>;
+
 impl Store {
     /// Moves one batch of what the sweep looks for, of so many rows at the most; answers how many it found.
     pub async fn sweep(&self, sweep: Sweep, limit: i64) -> Result<usize, StoreError> {
-        bounded(Box::pin(self.sweep_once(sweep, limit))).await
+        let (found, spoilt) = bounded(Box::pin(self.sweep_batch(sweep, limit))).await?;
+        if let Some((moves, error)) = spoilt {
+            self.sweep_one_by_one(moves, error).await;
+        }
+        Ok(found)
     }
 
-    async fn sweep_once(&self, sweep: Sweep, limit: i64) -> Result<usize, StoreError> {
+    /// One transaction: how many rows it found, and the moves it could not store together, with the reason.
+    async fn sweep_batch(&self, sweep: Sweep, limit: i64) -> Result<(usize, Spoilt), StoreError> {
         let mut tx = self.pool.begin().await?;
         let found = match sweep {
             Sweep::Due => find_due(&mut tx, limit).await?,
@@ -73,7 +81,7 @@ impl Store {
         }
         if moves.is_empty() {
             tx.commit().await?;
-            return Ok(count);
+            return Ok((count, None));
         }
         let written: Vec<Written<'_>> =
             moves.iter().map(|one| Written::new(&one.key, &one.from, &one.transition)).collect();
@@ -85,14 +93,13 @@ impl Store {
         };
         if let Some(error) = spoilt {
             tx.rollback().await?;
-            self.sweep_one_by_one(moves, error).await;
-            return Ok(count);
+            return Ok((count, Some((moves, error))));
         }
         tx.commit().await?;
         for one in &moves {
             self.wake.job_changed(&one.key, woken(&one.transition));
         }
-        Ok(count)
+        Ok((count, None))
     }
 
     async fn sweep_one_by_one(&self, moves: Vec<Move>, spoilt_by: StoreError) {
