@@ -12,7 +12,7 @@ use crate::domain::id::JobKey;
 use crate::domain::job::JobState;
 use crate::domain::spec::{self, Spec};
 use crate::domain::state;
-use crate::domain::submission::{Submission, find_difference};
+use crate::domain::submission::{Submission, find_difference, fingerprint};
 
 /// A job to be stored: what was sent, and what became of it.
 #[derive(Debug)]
@@ -29,13 +29,21 @@ pub struct NewJob<'a> {
     pub actor: &'a str,
 }
 
+/// The content as it was sent, made once however often the transaction is tried.
+struct Sent {
+    content: Value,
+    fingerprint: Vec<u8>,
+}
+
 impl Store {
     /// Stores a job, or finds that it is stored already; answers whether it was made now.
     pub async fn submit(&self, job: &NewJob<'_>) -> Result<bool, StoreError> {
-        retried(|| self.submit_once(job)).await
+        let content = job.submission.content();
+        let sent = Sent { fingerprint: fingerprint(&content), content };
+        retried(|| self.submit_once(job, &sent)).await
     }
 
-    async fn submit_once(&self, job: &NewJob<'_>) -> Result<bool, StoreError> {
+    async fn submit_once(&self, job: &NewJob<'_>, sent: &Sent) -> Result<bool, StoreError> {
         let mut tx = self.pool.begin().await?;
         let key = job.key;
         let now = sqlx::query_scalar!(
@@ -55,7 +63,7 @@ impl Store {
         .await?;
         let Some(now) = now else {
             tx.rollback().await?;
-            return self.compare(job).await.map(|()| false);
+            return self.compare(job.key, sent).await.map(|()| false);
         };
         let labels = serde_json::to_value(&job.spec.labels).unwrap_or_default();
         sqlx::query!(
@@ -64,9 +72,9 @@ impl Store {
             values ($1, $2, $3, $4, $5, $6, $7)",
             key.shard(),
             key.job_id(),
-            job.submission.content(),
+            &sent.content,
             Json(job.spec) as _,
-            job.submission.fingerprint(),
+            &sent.fingerprint,
             labels,
             job.traceparent,
         )
@@ -81,22 +89,22 @@ impl Store {
     }
 
     /// The id is taken: by the same content, or by other content, which is a conflict.
-    async fn compare(&self, job: &NewJob<'_>) -> Result<(), StoreError> {
+    async fn compare(&self, key: &JobKey, sent: &Sent) -> Result<(), StoreError> {
         let found = sqlx::query!(
             r#"-- compare_submission
             select fingerprint, sent as "sent: Value" from longhaul.job_spec where shard = $1 and job_id = $2"#,
-            job.key.shard(),
-            job.key.job_id(),
+            key.shard(),
+            key.job_id(),
         )
         .fetch_optional(&self.pool)
         .await?
-        .ok_or_else(|| StoreError::JobNotFound { key: job.key.clone() })?;
-        if found.fingerprint == job.submission.fingerprint() {
+        .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+        if found.fingerprint == sent.fingerprint {
             return Ok(());
         }
         // A release that writes the same content in another way must not make a conflict of it.
-        match find_difference(&found.sent, &job.submission.content()) {
-            Some(field) => Err(StoreError::JobIdConflict { key: job.key.clone(), field }),
+        match find_difference(&found.sent, &sent.content) {
+            Some(field) => Err(StoreError::JobIdConflict { key: key.clone(), field }),
             None => Ok(()),
         }
     }
