@@ -41,8 +41,7 @@ pub(super) fn vote(turn: &mut Turn<'_>, ballot: Ballot) -> Moved {
     if let Some((_, verdict)) = before {
         return Err(Refusal::AlreadyVoted { verdict: *verdict });
     }
-    let is_over = turn.state.deadline_at.is_some_and(|deadline_at| turn.now >= deadline_at);
-    if is_over || turn.state.left_ms == Some(0) {
+    if turn.state.is_past_deadline(turn.now) {
         return Err(Refusal::ApprovalClosed { status: ApprovalStatus::Expired });
     }
     let quorum = turn.approval_spec().map_or(1, |approval| approval.quorum);

@@ -235,6 +235,12 @@ impl JobState {
         if self.current_step == 1 && self.step_started_at.is_none() { 0 } else { self.current_step }
     }
 
+    /// Whether the time of the pending approval is over; while paused, whether none was left.
+    pub fn is_past_deadline(&self, now: DateTime<Utc>) -> bool {
+        let is_over = self.deadline_at.is_some_and(|deadline_at| deadline_at <= now);
+        is_over || self.left_ms == Some(0)
+    }
+
     /// Whether an executor may take the job now.
     pub fn is_claimable(&self) -> bool {
         self.status == Status::Queued && self.run_at.is_none()

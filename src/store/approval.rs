@@ -154,8 +154,7 @@ impl LinkedApproval {
     /// Whether a decision can still be made.
     pub fn is_open(&self) -> bool {
         let is_pending = self.state.approval_id == Some(self.approval_id);
-        let is_over = self.state.deadline_at.is_some_and(|deadline_at| deadline_at <= self.now);
-        is_pending && !is_over && self.state.left_ms != Some(0)
+        is_pending && !self.state.is_past_deadline(self.now)
     }
 
     /// Whether the job is held, so that a decision is kept until it goes on.

@@ -133,13 +133,9 @@ impl<'a> Job<'a> {
             unpriced_calls: spent.unpriced_calls,
             attempts: state.attempts,
             pause_requested: state.pause_requested,
-            run_at: state.run_at.filter(|_| state.status == Status::Queued).map(Time),
-            lease_expires_at: (view.lease_expires_at)
-                .filter(|_| state.status == Status::Running)
-                .map(Time),
-            last_error: (state.last_error.as_ref())
-                .filter(|_| state.status != Status::Completed)
-                .map(Error::new),
+            run_at: view.parked_until().map(Time),
+            lease_expires_at: view.held_until().map(Time),
+            last_error: state.last_error.as_ref().map(Error::new),
             last_sequence: state.last_sequence,
             labels: &spec.labels,
             notices: notices.collect(),

@@ -10,7 +10,7 @@ use crate::domain::approval::mask;
 use crate::domain::event::Decision;
 use crate::domain::explain::explain;
 use crate::domain::id::JobKey;
-use crate::domain::job::{Citation, Failure, Status};
+use crate::domain::job::{Citation, Failure};
 use crate::domain::money::{Usage, Usd};
 use crate::domain::spec::{Spec, StepSpec};
 use crate::rpc::proto::{self, StepStatus};
@@ -21,7 +21,6 @@ pub fn job(view: &JobView, bytes_max: usize) -> proto::Job {
     let state = &view.state;
     let spent = view.spent_in_all();
     let numbered = (1..).zip(&view.spec.steps);
-    let ended_well = state.status == Status::Completed;
     let mut job = proto::Job {
         job_id: view.key.job_id().to_owned(),
         task: view.spec.task.clone(),
@@ -38,11 +37,9 @@ pub fn job(view: &JobView, bytes_max: usize) -> proto::Job {
         unpriced_calls: spent.unpriced_calls,
         attempts: state.attempts,
         pause_requested: state.pause_requested,
-        run_at: state.run_at.filter(|_| state.status == Status::Queued).map(timestamp),
-        lease_expires_at: (view.lease_expires_at)
-            .filter(|_| state.status == Status::Running)
-            .map(timestamp),
-        last_error: state.last_error.as_ref().filter(|_| !ended_well).map(failure),
+        run_at: view.parked_until().map(timestamp),
+        lease_expires_at: view.held_until().map(timestamp),
+        last_error: state.last_error.as_ref().map(failure),
         last_sequence: state.last_sequence,
         labels: view.spec.labels.clone().into_iter().collect(),
         notices: view.notices.iter().map(notice).collect(),

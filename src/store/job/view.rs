@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use super::{DoneStep, JobView, Spent};
 use crate::domain::event::Decision;
 use crate::domain::id::JobKey;
-use crate::domain::job::{JobState, StepStatus};
+use crate::domain::job::{JobState, Status, StepStatus};
 use crate::domain::spec::{Spec, Work};
 
 impl JobView {
@@ -30,6 +30,16 @@ impl JobView {
             approval: None,
             notices: Vec::new(),
         }
+    }
+
+    /// When a parked job goes on.
+    pub fn parked_until(&self) -> Option<DateTime<Utc>> {
+        self.state.run_at.filter(|_| self.state.status == Status::Queued)
+    }
+
+    /// When the lease of a running job runs out.
+    pub fn held_until(&self) -> Option<DateTime<Utc>> {
+        self.lease_expires_at.filter(|_| self.state.status == Status::Running)
     }
 
     /// What a step came to, if it is done.

@@ -10,7 +10,7 @@ use super::*;
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::event::{Delivery, NoticeKind};
 use crate::domain::id::ApprovalId;
-use crate::domain::job::JobState;
+use crate::domain::job::{JobState, Status};
 use crate::domain::spec::{ApprovalSpec, RunSpec, Work};
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
 use crate::store::job::DoneStep;
