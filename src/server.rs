@@ -29,7 +29,7 @@ pub struct Server {
     pub http_addr: SocketAddr,
     store: Store,
     stop: CancellationToken,
-    /// Wake-ups outlive the loops, so that others hear of what a stop gives back.
+    /// The writer and wake-ups outlive the loops, so that what a stop gives back is written, and others hear of it.
     stop_waking: CancellationToken,
     loops: JoinSet<(&'static str, Result<()>)>,
     waking: JoinSet<()>,
@@ -53,7 +53,6 @@ impl Server {
 
         let store = Store::connect(&config.store).await.context("could not open the database")?;
         let model = Model::new(config.model).context("could not set up the model client")?;
-        let engine = Engine::new(store.clone(), model.clone(), config.engine.clone());
         let lease = LeaseKeeper::new(store.clone(), config.engine.lease, &host_name());
         lease.register().await.context("could not register the executor")?;
         let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
@@ -62,10 +61,14 @@ impl Server {
 
         let (stop, stop_waking) = (CancellationToken::new(), CancellationToken::new());
         let settings = config.engine.clone();
-        let executor = Executor::new(store.clone(), model, settings, lease.clone(), stop.clone());
+        let executor =
+            Executor::new(store.clone(), model.clone(), settings, lease.clone(), stop.clone());
+        let engine = Engine::new(store.clone(), model, executor.clone(), config.engine.clone());
         let mut waking = JoinSet::new();
-        let (sender, listener) = (store.clone(), store.clone());
+        let (writer, sender, listener) = (store.clone(), store.clone(), store.clone());
+        let stop_writing = stop_waking.clone();
         let (stop_sending, stop_listening) = (stop_waking.clone(), stop_waking.clone());
+        waking.spawn(async move { writer.write_batches(stop_writing).await });
         waking.spawn(async move { sender.notify_others(stop_sending).await });
         waking.spawn(async move { listener.listen_to_others(stop_listening).await });
 

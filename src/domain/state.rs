@@ -112,6 +112,26 @@ pub struct Transition {
     pub supersedes_notices: bool,
 }
 
+impl Transition {
+    /// Both as one, where the second starts from what the first made.
+    #[must_use]
+    pub fn followed_by(mut self, next: Self) -> Self {
+        self.events.extend(next.events);
+        self.checkpoints.extend(next.checkpoints);
+        self.notices.extend(next.notices);
+        Self {
+            events: self.events,
+            checkpoints: self.checkpoints,
+            notices: self.notices,
+            asked: next.asked.or(self.asked),
+            closed: next.closed.or(self.closed),
+            vote: next.vote.or(self.vote),
+            supersedes_notices: self.supersedes_notices || next.supersedes_notices,
+            state: next.state,
+        }
+    }
+}
+
 /// The stored result of a finished step.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checkpoint {

@@ -9,6 +9,10 @@ pub mod wake;
 
 pub mod submit;
 
+mod writer;
+
+mod write;
+
 pub mod transition;
 
 pub mod claim;
@@ -68,6 +72,7 @@ impl StoreSettings {
 pub struct Store {
     pool: PgPool,
     wake: Arc<Wake>,
+    writer: Arc<writer::Writer>,
     options: PgConnectOptions,
 }
 
@@ -142,7 +147,7 @@ impl Store {
             .test_before_acquire(false)
             .connect_with(options.clone())
             .await?;
-        Ok(Self { pool, wake: Arc::default(), options })
+        Ok(Self { pool, wake: Arc::default(), writer: Arc::default(), options })
     }
 
     /// What wakes the loops of this process.
@@ -245,6 +250,16 @@ impl StoreError {
     /// Whether the lease that was used may no longer move the job.
     pub fn is_lease_lost(&self) -> bool {
         matches!(self, Self::Refused(Refusal::LeaseLost))
+    }
+
+    /// Whether nothing more can be done on the connection it came over, or it never came to one.
+    fn is_of_the_connection(&self) -> bool {
+        let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
+        match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
+            // Connection trouble, no room, shutdown; a statement that took too long (57014) is no trouble of it.
+            Some(code) => ["08", "53", "57P"].iter().any(|class| code.starts_with(class)),
+            None => matches!(self, Self::Unavailable(_)),
+        }
     }
 
     /// Whether Postgres undid a transaction for the sake of another, so that it may be tried again.

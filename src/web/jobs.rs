@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
@@ -62,7 +64,7 @@ pub(super) async fn submit(
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
         let reply = json::Reply { created, changed: created, message, warnings: &warnings };
-        return Ok(reply.with_job_to_be(&JobView::as_if_stored(key, spec)));
+        return Ok(reply.with_job_to_be(&JobView::as_if_stored(key, Arc::unwrap_or_clone(spec))));
     }
     let view = engine.job(&key, None, Duration::ZERO).await?;
     // The words are the template's own, for callers that compare them.
