@@ -47,6 +47,10 @@ impl Steps {
                     let cut_short = self.cut_short(job, &call, &partial, None);
                     return Ok((Ended::Aborted, CallEnd::Settled(call_id, cut_short)));
                 }
+                // Without a key nothing is sent.
+                Some(Err(error)) if error.reason == Reason::ProviderUnconfigured => {
+                    return Ok((Ended::Erred(error), CallEnd::Unsent(call_id)));
+                }
                 Some(Err(error)) => {
                     let cut_short = self.cut_short(job, &call, &partial, Some(&error));
                     return Ok((Ended::Erred(error), CallEnd::Settled(call_id, cut_short)));

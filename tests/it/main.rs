@@ -17,6 +17,8 @@ mod submit;
 
 mod claim;
 
+mod writer;
+
 mod step;
 
 mod trouble;

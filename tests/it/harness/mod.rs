@@ -22,6 +22,8 @@ mod process;
 
 mod rig;
 
+mod wire;
+
 pub use client::Client;
 pub use database::{Database, NoticeRow};
 pub use fault::Told;
@@ -30,6 +32,7 @@ pub use process::Process;
 pub use rig::{NOBODY, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
 pub use watch::{events_of, events_until_end};
+pub use wire::Wire;
 
 /// The longest a test waits for anything; only a test that fails waits this long.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
