@@ -174,7 +174,9 @@ async fn operations_on_one_job_are_done_one_after_the_other_as_they_came() {
         desk.store.note_partial(&job.key, first, "too late"),
         desk.finish(&job, "whole, from a try whose reply was lost"),
     );
-    (noted.unwrap(), again.unwrap(), late.unwrap());
+    for written in [noted, again, late] {
+        written.unwrap();
+    }
     let finished = finished.unwrap();
     assert_eq!(twice.unwrap(), finished, "the first of them has stored the attempt");
     assert_eq!(desk.rig.db.state("job").await["step_1_output"], "whole");
