@@ -14,6 +14,8 @@ mod step;
 
 pub mod sweeper;
 
+pub mod gauge;
+
 pub mod watch;
 
 use std::time::Duration;

@@ -29,6 +29,8 @@ pub mod outbox;
 
 pub mod sweep;
 
+pub mod gauge;
+
 pub mod executor;
 
 use std::str::FromStr as _;

@@ -55,6 +55,8 @@ mod grpcurl;
 
 mod trace;
 
+mod metric;
+
 mod figure;
 
 mod demo;
