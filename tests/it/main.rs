@@ -53,6 +53,10 @@ mod check;
 
 mod grpcurl;
 
+mod upgrade;
+
+mod newer;
+
 mod trace;
 
 mod metric;
