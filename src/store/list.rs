@@ -128,7 +128,7 @@ impl Row {
         let (state, spec) = if self.spec_version <= spec::VERSION {
             let spec = read_json("job_spec", self.spec.unwrap_or_default())?;
             (read_json("job", self.state)?, spec)
-        } else if let Some(outline) = find_outline(self.state, self.spec, self.labels) {
+        } else if let Some(outline) = find_outline(self.state, self.spec.as_ref(), self.labels) {
             outline
         } else {
             tracing::warn!(job_id = key.job_id(), "a job of a newer release cannot be listed");
@@ -156,7 +156,7 @@ impl Row {
 }
 
 /// What can be shown of a job of a newer release: where it stands, its task and its labels.
-fn find_outline(mut state: Value, task: Option<Value>, labels: Value) -> Option<(JobState, Spec)> {
+fn find_outline(mut state: Value, task: Option<&Value>, labels: Value) -> Option<(JobState, Spec)> {
     if JobState::deserialize(&state).is_err() {
         // The lists of these words may be longer there.
         for name in ["reason", "last_error", "paused_from", "kept_verdict"] {
@@ -164,7 +164,7 @@ fn find_outline(mut state: Value, task: Option<Value>, labels: Value) -> Option<
         }
     }
     let spec = Spec {
-        task: task.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        task: task.and_then(Value::as_str).unwrap_or_default().to_owned(),
         steps: Vec::new(),
         system: None,
         max_attempts: 0,

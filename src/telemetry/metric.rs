@@ -1,4 +1,4 @@
-//! Metrics: any layer tells one by `event!(target: METRIC, Level::TRACE, gauge.longhaul.sweep.age_seconds = 0.4)`.
+//! Metrics: any layer tells one by `event!(target: METRIC, Level::TRACE, gauge.longhaul.jobs = 3_u64)`.
 //!
 //! The first part of a field is the kind: `gauge`, `monotonic_counter` or `histogram`; the rest is the name, its unit last.
 //! Whole numbers are `u64` and the others `f64`, always the same for one name; all other fields are attributes.
@@ -62,7 +62,9 @@ fn view(instrument: &Instrument) -> Option<Stream> {
 #[cfg(test)]
 mod tests {
     use opentelemetry_sdk::metrics::InMemoryMetricExporter;
-    use opentelemetry_sdk::metrics::data::{AggregatedMetrics, Metric, MetricData};
+    use opentelemetry_sdk::metrics::data::{
+        AggregatedMetrics, Metric, MetricData, ResourceMetrics, ScopeMetrics, SumDataPoint,
+    };
     use tracing::Level;
     use tracing_subscriber::EnvFilter;
     use tracing_subscriber::layer::SubscriberExt as _;
@@ -81,9 +83,9 @@ mod tests {
         tracing::subscriber::with_default(subscriber, work);
         provider.force_flush().unwrap();
         let exported = exporter.get_finished_metrics().unwrap();
-        let scopes = exported.last().into_iter().flat_map(|one| one.scope_metrics());
+        let scopes = exported.last().into_iter().flat_map(ResourceMetrics::scope_metrics);
         let told = scopes
-            .flat_map(|scope| scope.metrics())
+            .flat_map(ScopeMetrics::metrics)
             .map(|metric| (metric.name().to_owned(), metric.unit().to_owned(), values(metric)));
         let mut told: Vec<_> = told.collect();
         told.sort();
@@ -91,44 +93,42 @@ mod tests {
     }
 
     fn values(metric: &Metric) -> String {
-        match metric.data() {
-            AggregatedMetrics::U64(MetricData::Sum(sum)) => {
-                sum.data_points().map(|point| point.value()).sum::<u64>().to_string()
-            }
-            AggregatedMetrics::F64(MetricData::Gauge(gauge)) => {
-                gauge.data_points().map(|point| point.value().to_string()).collect()
-            }
-            AggregatedMetrics::F64(MetricData::Histogram(histogram)) => {
-                let buckets = histogram.data_points().map(|point| {
-                    let counts: Vec<u64> = point.bucket_counts().collect();
-                    format!("{} {counts:?}", point.sum())
-                });
-                buckets.collect()
-            }
-            _ => panic!("an unexpected kind of metric: {metric:?}"),
+        if let AggregatedMetrics::U64(MetricData::Sum(sum)) = metric.data() {
+            return sum.data_points().map(SumDataPoint::value).sum::<u64>().to_string();
         }
+        if let AggregatedMetrics::F64(MetricData::Gauge(gauge)) = metric.data() {
+            return gauge.data_points().map(|point| point.value().to_string()).collect();
+        }
+        let AggregatedMetrics::F64(MetricData::Histogram(histogram)) = metric.data() else {
+            panic!("an unexpected kind of metric: {metric:?}");
+        };
+        let buckets = histogram.data_points().map(|point| {
+            let counts: Vec<u64> = point.bucket_counts().collect();
+            format!("{} {counts:?}", point.sum())
+        });
+        buckets.collect()
     }
 
     #[test]
     fn an_event_is_a_metric_whatever_is_logged() {
         let told = metrics_of(|| {
-            tracing::event!(target: METRIC, Level::TRACE, gauge.longhaul.a.age_seconds = 0.5);
-            tracing::event!(target: METRIC, Level::TRACE, gauge.longhaul.a.age_seconds = 0.4);
+            tracing::event!(target: METRIC, Level::TRACE, gauge.test.a.age_seconds = 0.5);
+            tracing::event!(target: METRIC, Level::TRACE, gauge.test.a.age_seconds = 0.4);
             for _ in 0..2 {
-                tracing::event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.b = 3_u64);
+                tracing::event!(target: METRIC, Level::TRACE, monotonic_counter.test.b = 3_u64);
             }
-            tracing::event!(target: METRIC, Level::TRACE, histogram.longhaul.c.seconds = 0.02);
-            tracing::event!(target: METRIC, Level::TRACE, histogram.longhaul.c.seconds = 4000.0);
-            tracing::event!(target: "longhaul::other", Level::ERROR, gauge.longhaul.d = 1_u64);
+            tracing::event!(target: METRIC, Level::TRACE, histogram.test.c.seconds = 0.02);
+            tracing::event!(target: METRIC, Level::TRACE, histogram.test.c.seconds = 4000.0);
+            tracing::event!(target: "longhaul::other", Level::ERROR, gauge.test.d = 1_u64);
         });
         let told: Vec<_> = told.iter().map(|(name, unit, value)| [name, unit, value]).collect();
         assert_eq!(
             told,
             [
-                ["longhaul.a.age_seconds", "s", "0.4"],
-                ["longhaul.b", "", "6"],
+                ["test.a.age_seconds", "s", "0.4"],
+                ["test.b", "", "6"],
                 [
-                    "longhaul.c.seconds",
+                    "test.c.seconds",
                     "s",
                     "4000.02 [0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]"
                 ],

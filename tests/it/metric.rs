@@ -143,8 +143,8 @@ async fn a_collector_gets_how_much_is_where_and_nothing_that_is_nobodys_business
         let told = &gauges[&format!("longhaul.jobs status={status}")];
         assert_eq!(told, &(String::new(), count), "{status}");
     }
-    assert_eq!(gauges["longhaul.approval.pending"].1, 1.0);
-    assert_eq!(gauges["longhaul.outbox.pending"].1, 0.0);
+    assert_eq!(gauges["longhaul.approval.pending"], (String::new(), 1.0));
+    assert_eq!(gauges["longhaul.outbox.pending"], (String::new(), 0.0));
     let (unit, age) = &gauges["longhaul.approval.age_seconds"];
     assert!(unit == "s" && (60.0..120.0).contains(age), "{age} {unit}");
     for name in ["longhaul.queue.age_seconds", "longhaul.outbox.age_seconds"] {

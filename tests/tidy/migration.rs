@@ -70,9 +70,8 @@ fn find_harm_to_a_table(part: &[&str]) -> Option<&'static str> {
         ["add", ..] if has(&["check"]) || has(&["unique"]) || has(&["references"]) => {
             Some("refuses rows")
         }
-        ["add", ..] => None,
+        ["add" | "set" | "validate", ..] => None,
         ["alter", ..] if has(&["drop", "not", "null"]) || has(&["set", "default"]) => None,
-        ["set" | "validate", ..] => None,
         _ => Some("changes something"),
     }
 }
@@ -89,8 +88,8 @@ fn statements(text: &str) -> Vec<Statement> {
         } else if let Some(tag) = dollar_tag(rest) {
             let end = rest[tag.len()..].find(tag).map_or(rest.len(), |end| end + 2 * tag.len());
             (end, " ")
-        } else if rest.starts_with('\'') {
-            (rest[1..].find('\'').map_or(rest.len(), |end| end + 2), " ")
+        } else if let Some(quoted) = rest.strip_prefix('\'') {
+            (quoted.find('\'').map_or(rest.len(), |end| end + 2), " ")
         } else {
             (next, &rest[..next])
         };
