@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::executor::Executor;
+use crate::engine::gauge::Gauger;
 use crate::engine::lease::LeaseKeeper;
 use crate::engine::sweeper::Sweeper;
 use crate::model::Model;
@@ -56,6 +57,7 @@ impl Server {
         let lease = LeaseKeeper::new(store.clone(), config.engine.lease, &host_name());
         lease.register().await.context("could not register the executor")?;
         let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
+        let gauger = Gauger::new(store.clone());
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
 
@@ -86,6 +88,7 @@ impl Server {
         });
         server.spawn("renewal", |_| async move { lease.run(renewing).await });
         server.spawn("comparison", |_| async move { comparer.compare(comparing).await });
+        server.spawn("gauges", |stop| async move { gauger.run(stop).await });
         server.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
         server.spawn("notifier", |stop| async move { notifier.run(stop).await });
         let routes = rpc::routes(engine.clone(), &config.rpc, server.stop.clone());

@@ -16,6 +16,8 @@ mod call;
 
 pub mod sweeper;
 
+pub mod gauge;
+
 pub mod watch;
 
 use std::time::Duration;

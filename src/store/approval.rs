@@ -5,11 +5,10 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::transition::{Acted, lock, read_spec};
-use super::{Store, StoreError, retried};
+use super::{Store, StoreError, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
 use crate::domain::decide::meant_approval;
 use crate::domain::event::Decision;
@@ -102,7 +101,7 @@ impl Store {
         let mut tx = self.snapshot().await?;
         let Some(row) = sqlx::query!(
             r#"-- find_linked_approval
-            select j.job_id, to_jsonb(j) as "state!: Json<JobState>", s.spec as "spec: Json<Spec>",
+            select j.job_id, to_jsonb(j) as "state!", s.spec, j.spec_version,
               a.approval_id, a.step, a.status, a.quorum, l.approver, l.verdict, j.created_at,
               -- What is decided on: the last output before the approval, as it is now.
               (select c.output from longhaul.checkpoint c
@@ -128,12 +127,13 @@ impl Store {
             return Ok(None);
         };
         let key = JobKey::new(&row.job_id);
+        check_version(&key, row.spec_version)?;
         let approval_id = ApprovalId(row.approval_id);
         let decisions = read_decisions(&mut tx, &key, approval_id).await?;
         Ok(Some(LinkedApproval {
             key,
-            state: row.state.0,
-            spec: row.spec.0,
+            state: read_json("job", row.state)?,
+            spec: read_json("job_spec", row.spec)?,
             approval_id,
             step: row.step,
             status: word("approval", &row.status)?,

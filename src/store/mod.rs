@@ -33,6 +33,8 @@ pub mod outbox;
 
 pub mod sweep;
 
+pub mod gauge;
+
 pub mod executor;
 
 use std::str::FromStr as _;
@@ -45,6 +47,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 
 use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::spec;
 use crate::domain::state::Refusal;
 use wake::Wake;
 
@@ -91,6 +94,9 @@ pub enum StoreError {
     /// The id is taken by another submission.
     #[error("job {key} exists with other content: {field} differs")]
     JobIdConflict { key: JobKey, field: String },
+    /// A newer release stored the job, in a shape that this one does not know; servers of that release move it.
+    #[error("the job {key} belongs to a newer release than this server's")]
+    SpecVersionUnknown { key: JobKey },
     /// The state machine says no.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -192,7 +198,10 @@ async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
     let mut connection = options.connect().await?;
     create_schema(&mut connection).await?;
     connection.execute("-- migrate_here\nset search_path to longhaul").await?;
-    sqlx::migrate!().run_direct(None, &mut connection, false).await?;
+    let mut migrator = sqlx::migrate!();
+    // A newer release may have been here: its migrations work with this one, so that both can run side by side.
+    migrator.set_ignore_missing(true);
+    migrator.run_direct(None, &mut connection, false).await?;
     connection.close().await?;
     Ok(())
 }
@@ -205,6 +214,14 @@ async fn create_schema(connection: &mut sqlx::PgConnection) -> Result<(), StoreE
         Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Refuses to touch a job whose specification has a shape that only a newer release knows.
+fn check_version(key: &JobKey, spec_version: i32) -> Result<(), StoreError> {
+    if spec_version <= spec::VERSION {
+        return Ok(());
+    }
+    Err(StoreError::SpecVersionUnknown { key: key.clone() })
 }
 
 /// Reads a value that was stored as JSON; one that does not fit is the row's fault, and no other's.

@@ -4,12 +4,11 @@
 //! what executors do goes through the writer, which folds the moves of many jobs into one.
 
 use chrono::{DateTime, Utc};
-use sqlx::types::Json;
 use sqlx::{PgConnection, PgTransaction};
 
 use super::wake::Woken;
 use super::write::{Written, write};
-use super::{Store, StoreError, retried};
+use super::{Store, StoreError, check_version, read_json, retried};
 use crate::domain::id::JobKey;
 use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
@@ -90,7 +89,7 @@ pub(super) fn woken(transition: &Transition) -> Woken {
 pub(super) async fn lock(tx: &mut PgConnection, key: &JobKey) -> Result<Locked, StoreError> {
     let row = sqlx::query!(
         r#"-- lock_job
-        select to_jsonb(j) as "state!: Json<JobState>", longhaul.now() as "now!"
+        select to_jsonb(j) as "state!", j.spec_version, longhaul.now() as "now!"
         from longhaul.job j
         where j.shard = $1 and j.job_id = $2
         for update"#,
@@ -100,19 +99,22 @@ pub(super) async fn lock(tx: &mut PgConnection, key: &JobKey) -> Result<Locked, 
     .fetch_optional(tx)
     .await?
     .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
-    Ok(Locked { state: row.state.0, now: row.now })
+    check_version(key, row.spec_version)?;
+    Ok(Locked { state: read_json("job", row.state)?, now: row.now })
 }
 
 /// Reads a job's specification, which never changes.
 pub(super) async fn read_spec(tx: &mut PgConnection, key: &JobKey) -> Result<Spec, StoreError> {
-    let spec = sqlx::query_scalar!(
-        r#"-- read_spec
-        select spec as "spec: Json<Spec>" from longhaul.job_spec where shard = $1 and job_id = $2"#,
+    let row = sqlx::query!(
+        "-- read_spec
+        select s.spec, j.spec_version from longhaul.job_spec s join longhaul.job j using (shard, job_id)
+        where s.shard = $1 and s.job_id = $2",
         key.shard(),
         key.job_id(),
     )
     .fetch_optional(tx)
     .await?
     .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
-    Ok(spec.0)
+    check_version(key, row.spec_version)?;
+    read_json("job_spec", row.spec)
 }

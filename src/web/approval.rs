@@ -121,7 +121,12 @@ fn token(path: TokenPath) -> Result<Token, Fault> {
 }
 
 async fn open(engine: &Engine, token: &Token) -> Result<LinkedApproval, Fault> {
-    engine.store().find_linked_approval(token).await?.ok_or_else(unknown)
+    match engine.store().find_linked_approval(token).await {
+        Ok(found) => found.ok_or_else(unknown),
+        // While an installation is brought up to date, the next try may well meet a server of the newer release.
+        Err(StoreError::SpecVersionUnknown { .. }) => Err(Fault::unavailable()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn unknown() -> Fault {

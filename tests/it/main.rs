@@ -55,7 +55,13 @@ mod check;
 
 mod grpcurl;
 
+mod upgrade;
+
+mod newer;
+
 mod trace;
+
+mod metric;
 
 mod figure;
 
