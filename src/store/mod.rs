@@ -91,6 +91,9 @@ pub enum StoreError {
     /// The id is taken by another submission.
     #[error("job {key} exists with other content: {field} differs")]
     JobIdConflict { key: JobKey, field: String },
+    /// The id of the request was used for another action.
+    #[error("this request_id was used for another request to {action} job {key}")]
+    RequestIdConflict { key: JobKey, action: String },
     /// The state machine says no.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -151,6 +151,8 @@ impl From<StoreError> for Fault {
             StoreError::JobIdConflict { field, .. } => Self::new(409, "JOB_ID_CONFLICT", message)
                 .hint("send the same content again, or choose another job_id")
                 .field(field),
+            StoreError::RequestIdConflict { .. } => Self::new(409, "REQUEST_ID_CONFLICT", message)
+                .hint("send the same action again, or choose another request_id"),
             StoreError::Refused(refusal) => refusal.into(),
             StoreError::Unavailable(_) => {
                 tracing::warn!(

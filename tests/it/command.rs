@@ -130,6 +130,7 @@ async fn a_job_is_moved_and_shown_from_the_shell() {
     for (args, status, changed) in [
         (&["pause", "parked"][..], "paused", true),
         (&["pause", "parked"], "paused", false),
+        (&["pause", "parked", "--request-id", "p"], "paused", false),
         (&["resume", "parked"], "queued", true),
         (&["cancel", "parked", "--comment", "No."], "cancelled", true),
         (&["retry", "parked"], "queued", true),
