@@ -45,7 +45,7 @@ fn judged(how: &str, mut taken: Vec<Duration>, promised: Duration) -> String {
     let (median, worst) = (taken[taken.len() / 2], taken[taken.len() - 1]);
     assert!(median < promised, "{how}: {taken:?}");
     assert!(worst < WORST, "{how}: {taken:?}");
-    format!("{how}: median {median:.0?}, worst {worst:.0?} of {}", taken.len())
+    format!("{how}: median {median:.3?}, worst {worst:.3?} of {}", taken.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,7 +59,8 @@ impl World {
                 Ok(self.take_new_id(by))
             }
             Move::ArriveLate => match self.late.take() {
-                Some(write) => self.commit(model, write).or(Ok(None)).map(|_| true),
+                // Refused or not, nobody hears of it.
+                Some(write) => self.commit(model, write).map(|_| true).or_else(No::or_refused),
                 None => Ok(false),
             },
             Move::LeaseEnds { id } => self.declare(id, Row::Over, &[Row::Alive]),
@@ -218,7 +219,7 @@ impl World {
             return Ok(false);
         };
         let is_again = matches!(self.processes[by].hands[hand].doing, Doing::StoringAgain(_));
-        let mut goes_on = match self.commit(model, write) {
+        let goes_on = match self.commit(model, write) {
             Ok(next) => next,
             Err(No::Refused) if !is_again || model.missing == Missing::AttemptId => None,
             // Lost, or stored by the write whose reply was lost: then the row carries its next attempt.
@@ -226,7 +227,7 @@ impl World {
             Err(broken @ No::Broken(_)) => return Err(broken),
         };
         let hands = &mut self.processes[by].hands;
-        match goes_on.take() {
+        match goes_on {
             Some(next) => hands[hand] = Hand::new(next),
             None => drop(hands.remove(hand)),
         }
