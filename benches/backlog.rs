@@ -243,7 +243,7 @@ impl Subject {
         let [job] = claimed.as_slice() else { bail!("the job that was submitted is not claimed") };
         let unsent = CallEnd::Unsent(CallId::first_of(job.lease.attempt_id));
         times.take("release", Box::pin(self.store.release(job, unsent))).await?;
-        Box::pin(self.store.cancel(&key, "", "client")).await?;
+        Box::pin(self.store.cancel(&key, "", "client", None)).await?;
         Ok(())
     }
 }

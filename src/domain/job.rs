@@ -125,7 +125,7 @@ pub enum Stand {
 impl Word for Stand {}
 
 /// The hot row of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobState {
     /// Where it stands.
     pub status: Status,
@@ -284,7 +284,7 @@ impl JobState {
 }
 
 /// The right to move a running job: only its holder can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lease {
     /// Who holds it.
     pub executor_id: ExecutorId,
@@ -295,7 +295,7 @@ pub struct Lease {
 }
 
 /// An error that held a job up or ended it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Failure {
     /// Which.
     pub reason: Reason,

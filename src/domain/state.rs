@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::approval::{ApprovalStatus, Door, Verdict};
 use super::enter::enter;
@@ -69,7 +69,8 @@ pub struct Ballot {
 }
 
 /// Why an action may not be done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 pub enum Refusal {
     /// It contradicts the status.
     #[error("the job is {}", super::word::Word::word(.status).replace('_', " "))]

@@ -97,6 +97,9 @@ pub enum StoreError {
     /// A newer release stored the job, in a shape that this one does not know; servers of that release move it.
     #[error("the job {key} belongs to a newer release than this server's")]
     SpecVersionUnknown { key: JobKey },
+    /// The id of the request was used for another action.
+    #[error("this request_id was used for another request to {action} job {key}")]
+    RequestIdConflict { key: JobKey, action: String },
     /// The state machine says no.
     #[error(transparent)]
     Refused(#[from] Refusal),

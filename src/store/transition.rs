@@ -6,13 +6,14 @@
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgTransaction};
 
+use super::control::{Request, keep_answer};
 use super::wake::Woken;
 use super::write::{Written, write};
 use super::{Store, StoreError, check_version, read_json, retried};
 use crate::domain::id::JobKey;
 use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
-use crate::domain::state::{self, Action, Transition};
+use crate::domain::state::{self, Action, Refusal, Transition};
 
 /// A job whose row is locked by the transaction at hand.
 pub(super) struct Locked {
@@ -57,23 +58,34 @@ impl Store {
             read = read_spec(&mut tx, key).await?;
             &read
         };
-        self.decide_and_commit(tx, key, locked, spec, action, actor).await
+        let decided = state::next(&locked.state, spec, action, actor, locked.now);
+        self.commit(tx, key, locked.state, decided, None).await
     }
 
-    /// Lets the state machine decide about a locked job, writes that, commits, wakes.
-    pub(super) async fn decide_and_commit(
+    /// Writes what was decided about a locked job, and the answer if its request has an id; commits, wakes.
+    pub(super) async fn commit(
         &self,
         mut tx: PgTransaction<'_>,
         key: &JobKey,
-        locked: Locked,
-        spec: &Spec,
-        action: Action,
-        actor: &str,
+        from: JobState,
+        decided: Result<Option<Transition>, Refusal>,
+        request: Option<&Request>,
     ) -> Result<Acted, StoreError> {
-        let Some(transition) = state::next(&locked.state, spec, action, actor, locked.now)? else {
-            return Ok(Acted { state: locked.state, changed: false });
+        if let Some(request) = request {
+            keep_answer(&mut tx, key, request, &decided).await?;
+        }
+        let transition = match decided {
+            Ok(Some(transition)) => transition,
+            Ok(None) => {
+                tx.commit().await?;
+                return Ok(Acted { state: from, changed: false });
+            }
+            Err(refusal) => {
+                tx.commit().await?;
+                return Err(refusal.into());
+            }
         };
-        write(&mut tx, &[Written::new(key, &locked.state, &transition)]).await?;
+        write(&mut tx, &[Written::new(key, &from, &transition)]).await?;
         tx.commit().await?;
         self.wake.job_changed(key, woken(&transition));
         Ok(Acted { state: transition.state, changed: true })

@@ -25,6 +25,14 @@ mod trouble;
 
 mod control;
 
+mod request_id;
+
+mod abort;
+
+mod stale;
+
+mod race;
+
 mod table;
 
 mod approval;

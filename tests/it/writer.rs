@@ -281,7 +281,7 @@ async fn a_server_whose_commits_lose_their_replies_asks_the_model_once_a_step() 
 async fn a_stale_holder_moves_nothing_and_its_call_is_settled_all_the_same() {
     let desk = Desk::open().await;
     let job = desk.claimed("job").await;
-    desk.store.cancel(&job.key, "", "somebody").await.unwrap();
+    desk.store.cancel(&job.key, "", "somebody", None).await.unwrap();
     let stale = desk.finish(&job, "too late").await;
     assert!(matches!(&stale, Err(error) if error.is_lease_lost()), "{stale:?}");
     assert_eq!(desk.rig.db.outcomes("job").await, [(1, "answered".to_owned())]);

@@ -29,7 +29,7 @@ pub use database::{Database, NoticeRow};
 pub use fault::Told;
 pub use job::*;
 pub use process::Process;
-pub use rig::{NOBODY, PERSON, Rig};
+pub use rig::{NOBODY, Node, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
 pub use watch::{events_of, events_until_end};
 pub use wire::Wire;
