@@ -17,6 +17,8 @@ use crate::domain::id::ExecutorId;
 use crate::store::executor::LeaseLine;
 use crate::store::{Store, StoreError};
 
+/// A renewal that takes longer hangs on a connection that is gone.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How soon a renewal that failed is tried again, at the most.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -57,17 +59,20 @@ impl LeaseKeeper {
         Ok(())
     }
 
-    /// Renews at a third of the lease, and sooner after a failure, until told to stop.
+    /// Renews at a third of the lease, sooner after a failure, and at once when the sign of life changes, until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
         let mut line = self.store.lease_line();
-        let mut pause = self.lease / 3;
+        let mut presence = self.store.presence().changes();
+        let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.signed_off.cancelled() => return,
+                () = presence.next() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            pause = match tokio::time::timeout(self.lease / 3, self.renew(&mut line)).await {
+            let timeout = TIMEOUT.min(self.lease / 3);
+            pause = match tokio::time::timeout(timeout, self.renew(&mut line)).await {
                 Ok(Ok(())) => self.lease / 3,
                 Ok(Err(error)) => {
                     tracing::warn!(error = &error as &dyn Error, "could not renew the lease");
