@@ -17,8 +17,8 @@ use crate::domain::id::ExecutorId;
 use crate::store::executor::LeaseLine;
 use crate::store::{Store, StoreError};
 
-/// A renewal that takes longer hangs on a connection that is gone.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// However long the lease, whoever was declared dead is to know it soon, and may go on under a new id.
+const PACE_MAX: Duration = Duration::from_secs(5);
 /// How soon a renewal that failed is tried again, at the most.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -59,10 +59,11 @@ impl LeaseKeeper {
         Ok(())
     }
 
-    /// Renews at a third of the lease, sooner after a failure, and at once when the sign of life changes, until told to stop.
+    /// Renews at a third of the lease but every 5 s, sooner after a failure, and at once when the sign of life changes.
     pub async fn run(&self, stop: CancellationToken) {
         let mut line = self.store.lease_line();
         let mut presence = self.store.presence().changes();
+        let pace = PACE_MAX.min(self.lease / 3);
         let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
@@ -71,17 +72,16 @@ impl LeaseKeeper {
                 () = presence.next() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            let timeout = TIMEOUT.min(self.lease / 3);
-            pause = match tokio::time::timeout(timeout, self.renew(&mut line)).await {
-                Ok(Ok(())) => self.lease / 3,
+            pause = match tokio::time::timeout(pace, self.renew(&mut line)).await {
+                Ok(Ok(())) => pace,
                 Ok(Err(error)) => {
                     tracing::warn!(error = &error as &dyn Error, "could not renew the lease");
-                    RETRY.min(self.lease / 3)
+                    RETRY.min(pace)
                 }
                 Err(_elapsed) => {
                     tracing::warn!("could not renew the lease: the database does not answer");
                     line = self.store.lease_line();
-                    RETRY.min(self.lease / 3)
+                    RETRY.min(pace)
                 }
             };
         }

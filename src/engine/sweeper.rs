@@ -71,13 +71,7 @@ impl Sweeper {
         let began_at = Instant::now();
         let (mut ended_at, mut hurried_at) = (began_at, None::<Instant>);
         while !stop.is_cancelled() {
-            if self.is_troubled(ended_at).await {
-                self.store.presence().note_trouble();
-            }
-            let swept = self.run_once(self.judging(began_at)).await;
-            if swept != Swept::default() {
-                tracing::debug!(?swept, "swept");
-            }
+            let swept = self.round(began_at, ended_at).await;
             ended_at = Instant::now();
             if swept.failures == 0 {
                 *self.swept_at.lock().unwrap_or_else(PoisonError::into_inner) = ended_at;
@@ -136,11 +130,24 @@ impl Sweeper {
         }
     }
 
-    /// Whether the database, or this process, was away: then the living have not renewed either.
-    async fn is_troubled(&self, last_round_ended_at: Instant) -> bool {
+    /// A round, unless the database does not even answer.
+    async fn round(&self, began_at: Instant, last_round_ended_at: Instant) -> Swept {
         let asked_at = Instant::now();
+        let answer = self.store.ping().await;
+        // Or this process was away: then it has not renewed either, and may have been taken for dead itself.
         let slept = asked_at.duration_since(last_round_ended_at) > self.interval * 2 + SLOW;
-        slept || self.store.ping().await.is_err() || asked_at.elapsed() > SLOW
+        if slept || answer.is_err() || asked_at.elapsed() > SLOW {
+            self.store.presence().note_trouble();
+        }
+        if let Err(error) = answer {
+            tracing::debug!(error = &error as &dyn Error, "could not sweep");
+            return Swept { failures: 1, ..Swept::default() };
+        }
+        let swept = self.run_once(self.judging(began_at)).await;
+        if swept != Swept::default() {
+            tracing::debug!(?swept, "swept");
+        }
+        swept
     }
 
     /// One round, which judges whom it may.

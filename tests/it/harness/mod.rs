@@ -20,12 +20,18 @@ mod fault;
 
 mod process;
 
+mod postgres;
+
+mod pooler;
+
 mod rig;
 
 pub use client::Client;
 pub use database::{Database, NoticeRow};
 pub use fault::Told;
 pub use job::*;
+pub use pooler::pool;
+pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
 pub use rig::{NOBODY, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
