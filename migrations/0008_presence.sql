@@ -12,7 +12,8 @@ comment on column longhaul.executor.missing_since is
 
 create function longhaul.present_keys() returns setof integer
   language sql stable rows 10 as $$
-  select l.objid::integer from pg_catalog.pg_locks l
+  -- A session that is made anew may hold it beside one that is half dead.
+  select distinct l.objid::integer from pg_catalog.pg_locks l
   where l.locktype = 'advisory' and l.classid = 1819242087::oid and l.objsubid = 2 and l.granted
     and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = pg_catalog.current_database())
 $$;

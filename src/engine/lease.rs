@@ -64,7 +64,7 @@ impl LeaseKeeper {
         let mut line = self.store.lease_line();
         let mut presence = self.store.presence().changes();
         let pace = PACE_MAX.min(self.lease / 3);
-        let mut pause = Duration::ZERO;
+        let (mut pause, mut is_failing) = (Duration::ZERO, false);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -72,18 +72,20 @@ impl LeaseKeeper {
                 () = presence.next() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            pause = match tokio::time::timeout(pace, self.renew(&mut line)).await {
-                Ok(Ok(())) => pace,
-                Ok(Err(error)) => {
+            let renewed = tokio::time::timeout(pace, self.renew(&mut line)).await;
+            let is_told = std::mem::replace(&mut is_failing, !matches!(renewed, Ok(Ok(()))));
+            pause = if is_failing { RETRY.min(pace) } else { pace };
+            match renewed {
+                Ok(Ok(())) if is_told => tracing::info!("renews the lease again"),
+                Ok(Err(error)) if !is_told => {
                     tracing::warn!(error = &error as &dyn Error, "could not renew the lease");
-                    RETRY.min(pace)
                 }
+                Ok(_) => {}
                 Err(_elapsed) => {
                     tracing::warn!("could not renew the lease: the database does not answer");
                     line = self.store.lease_line();
-                    RETRY.min(pace)
                 }
-            };
+            }
         }
     }
 

@@ -163,8 +163,8 @@ impl Presence {
     /// Notes that a lock which was taken is not seen where the executors' rows are.
     pub(super) fn tell_unseen(&self) {
         if !self.has_told.swap(true, Ordering::Relaxed) {
-            tracing::info!(
-                "the lock of this server is not seen; its lease alone decides meanwhile"
+            tracing::warn!(
+                "the direct connection leads to another database; the lease alone decides"
             );
         }
     }

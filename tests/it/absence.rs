@@ -59,10 +59,15 @@ async fn assert_a_restart_loses_nothing(ending: Ending) {
     rig.sandbox.wait_for("through", "held", 1).await;
     let two = Process::serve(&rig, &[]).await;
     let before = rig.db.executors().await;
+    // This one is slow to come back, which others must not take for its death.
+    one.freeze();
     postgres.stop(ending).await;
     postgres.start_again().await;
     // Somebody who has seen no trouble at all judges as well.
     let newcomer = Process::serve(&rig, &[]).await;
+    newcomer.client.submit(job("moment", [wait(1)])).await;
+    newcomer.client.settled_as("moment", JobStatus::Completed).await;
+    one.thaw();
     rig.db
         .wait_until(
             "select count(*) = 3 and $1 <> '' from longhaul.executor e
@@ -105,11 +110,12 @@ async fn a_postgres_that_stays_away_longer_than_a_lease_costs_no_attempt() {
     postgres.stop(Ending::Fast).await;
     // Half of the answers come while nobody can store them.
     rig.sandbox.mend().await;
-    // Each of these takes as long as a connection is waited for, which is longer than the lease.
     for server in [&one, &two] {
         let refused = server.client.try_submit(job("early", [run("Come again.")])).await;
         assert_eq!(Told::by(refused).code, Code::Unavailable);
         assert_eq!(server.client.post_action("through-0", "status").await.0, 503);
+        // That takes more than twice as long as a lease.
+        server.wait_to_say("nothing was swept for too long").await;
     }
     postgres.start_again().await;
     for number in 0..8 {
@@ -124,7 +130,6 @@ async fn a_postgres_that_stays_away_longer_than_a_lease_costs_no_attempt() {
         server.wait_to_say("sweeping goes on").await;
         let said = server.said();
         assert_eq!(said.matches("nothing was swept for too long").count(), 1, "{said}");
-        assert_eq!(said.matches("could not sweep").count(), 0, "{said}");
     }
 }
 
