@@ -9,7 +9,7 @@ use longhaul::rpc::proto::{EventKind, JobStatus};
 use longhaul::store::sweep::Judging;
 use longhaul::store::{Store, StoreSettings};
 
-use crate::harness::{Process, Rig, job, pool, run, wait};
+use crate::harness::{Gate, Process, Rig, job, run, wait};
 
 const LONG_LEASE: (&str, &str) = ("LONGHAUL_LEASE_SECONDS", "120");
 /// A connection to nowhere, so that the lease alone decides.
@@ -169,9 +169,30 @@ async fn without_a_direct_connection_the_lease_alone_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_lives_and_cannot_make_its_direct_connection_anew_takes_its_sign_back() {
+    let (rig, server) = in_the_middle(&[]).await;
+    let gate = Gate::open(&rig.db.url).await;
+    let cut_off = [("LONGHAUL_DATABASE_DIRECT_URL", gate.url.as_str())];
+    let cut_off = Process::serve(&rig, &cut_off).await;
+    assert_eq!(rig.db.number(PRESENT).await, 2);
+    let before = rig.db.executors().await;
+    drop(gate);
+    let_some_rounds_pass(&server, "rounds").await;
+    let after = rig.db.executors().await;
+    assert_eq!((after.len(), &after[1].executor_id), (2, &before[1].executor_id));
+    assert_eq!((after[0].presence_key, after[1].presence_key), (before[0].presence_key, None));
+    // Its lease decides from now on.
+    cut_off.kill9().await;
+    rig.db.shift_clock(1).await;
+    rig.db.end_lease_of(after[1].pid).await;
+    rig.db.wait_until("select count(*) = 1 and $1 <> '' from longhaul.executor", "any").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_a_pooler_hands_around_is_no_sign_of_life() {
     let rig = Rig::without_server(&[LONG_LEASE]).await;
-    let pooled = pool(&rig.db.url).await;
+    let gate = Gate::pool(&rig.db.url).await;
+    let pooled = gate.url.clone();
     let server = Process::serve(&rig, &[("DATABASE_URL", &pooled)]).await;
     let declared = Process::serve(&rig, &[("LONGHAUL_DATABASE_DIRECT_URL", &pooled)]).await;
     for one in [&server, &declared] {

@@ -22,15 +22,15 @@ mod process;
 
 mod postgres;
 
-mod pooler;
+mod gate;
 
 mod rig;
 
 pub use client::Client;
 pub use database::{Database, NoticeRow};
 pub use fault::Told;
+pub use gate::Gate;
 pub use job::*;
-pub use pooler::pool;
 pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
 pub use rig::{NOBODY, PERSON, Rig};
