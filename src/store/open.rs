@@ -71,12 +71,15 @@ fn can_pass(error: &StoreError) -> bool {
     else {
         return false;
     };
+    // What a pooler says of a database, a login or an option that it does not know.
+    let code = cause.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    let is_refused = code.is_some_and(|code| code == "08P01");
     let is_for_good = if let sqlx::Error::Io(error) = cause {
         [ErrorKind::PermissionDenied, ErrorKind::InvalidInput].contains(&error.kind())
     } else {
         matches!(cause, sqlx::Error::Tls(_) | sqlx::Error::Protocol(_))
     };
-    !is_for_good && is_passing(cause)
+    !is_refused && !is_for_good && is_passing(cause)
 }
 
 /// Migrations may take longer than any other statement, and their own table lives in our schema too.

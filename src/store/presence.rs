@@ -164,7 +164,8 @@ impl Presence {
     pub(super) fn tell_unseen(&self) {
         if !self.has_told.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "the direct connection leads to another database; the lease alone decides"
+                "the lock of the direct connection is not seen here, as if it led to another database; \
+                 until it is, the lease alone decides"
             );
         }
     }
