@@ -21,6 +21,7 @@ use longhaul::engine::sweeper::{Sweeper, Swept};
 use longhaul::store::claim::ClaimRequest;
 use longhaul::store::ledger::CallEnd;
 use longhaul::store::submit::NewJob;
+use longhaul::store::sweep::Judging;
 use longhaul::store::{Store, StoreSettings};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgPool, PgPoolOptions};
@@ -164,7 +165,11 @@ impl Subject {
             .execute(admin)
             .await?;
         let url = url.replacen("/postgres?", &format!("/{name}?"), 1);
-        let settings = StoreSettings { database_url: url.clone().into(), connections_max: 4 };
+        let settings = StoreSettings {
+            database_url: url.clone().into(),
+            direct_url: None,
+            connections_max: 4,
+        };
         let store = Store::connect(&settings).await?;
         let writer = store.clone();
         tokio::spawn(async move { writer.write_batches(CancellationToken::new()).await });
@@ -229,7 +234,7 @@ impl Subject {
     /// A sweep, and the life of a job from its submit until it is given back.
     async fn round(&self, times: &mut Times) -> Result<()> {
         let sweeper = Sweeper::new(self.store.clone(), Duration::from_secs(1));
-        let swept = times.take("sweep", Box::pin(sweeper.run_once(true))).await;
+        let swept = times.take("sweep", Box::pin(sweeper.run_once(Judging::Everybody))).await;
         if swept != Swept::default() {
             bail!("a sweep found something to do: {swept:?}");
         }

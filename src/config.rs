@@ -183,12 +183,18 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         let url = self.secret("LONGHAUL_DATABASE_URL").or_else(|| self.secret("DATABASE_URL"));
         let store = StoreSettings {
             database_url: url.unwrap_or_default(),
+            direct_url: self.secret("LONGHAUL_DATABASE_DIRECT_URL"),
             connections_max: self.number("LONGHAUL_DATABASE_CONNECTIONS", 20, 4, 1000),
         };
-        if !store.names_a_postgres() {
-            self.mistake(
-                "DATABASE_URL must name a Postgres, such as postgres://user@host/database",
-            );
+        for (name, url) in [
+            ("DATABASE_URL", Some(&store.database_url)),
+            ("LONGHAUL_DATABASE_DIRECT_URL", store.direct_url.as_ref()),
+        ] {
+            if url.is_some_and(|url| !StoreSettings::names_a_postgres(url)) {
+                self.mistake(&format!(
+                    "{name} must name a Postgres, such as postgres://user@host/database"
+                ));
+            }
         }
         store
     }

@@ -39,71 +39,95 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects, brings the schema up to date, binds both faces and starts every loop.
+    /// Binds both faces, waits for the database, brings its schema up to date, and starts every loop.
+    ///
+    /// Until then health says `NOT_SERVING`, and every other call is told to come again.
     pub async fn start(mut config: Config) -> Result<Self> {
         // Once per process; that another server of this process has done it is no fault.
         let _already = rustls::crypto::ring::default_provider().install_default();
-        let grpc = TcpListener::bind(config.grpc_addr)
-            .await
-            .with_context(|| format!("could not listen on {}", config.grpc_addr))?;
-        let http = TcpListener::bind(config.http_addr)
-            .await
-            .with_context(|| format!("could not listen on {}", config.http_addr))?;
+        let (grpc, http) = (bind(config.grpc_addr).await?, bind(config.http_addr).await?);
         let (grpc_addr, http_addr) = (grpc.local_addr()?, http.local_addr()?);
         config.know_http_addr(http_addr);
 
-        let store = Store::connect(&config.store).await.context("could not open the database")?;
-        let model = Model::new(config.model).context("could not set up the model client")?;
-        let lease = LeaseKeeper::new(store.clone(), config.engine.lease, &host_name());
-        lease.register().await.context("could not register the executor")?;
-        let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
-        let gauger = Gauger::new(store.clone());
-        let notifier = Notifier::new(store.clone(), &config.notify)
-            .context("could not set up the channels to people")?;
-
-        let (stop, stop_waking) = (CancellationToken::new(), CancellationToken::new());
-        let settings = config.engine.clone();
+        let store = Store::new(&config.store).context("could not open the database")?;
+        let model =
+            Model::new(config.model.clone()).context("could not set up the model client")?;
+        let (stop, settings) = (CancellationToken::new(), config.engine.clone());
+        let lease = LeaseKeeper::new(store.clone(), settings.lease, &host_name());
         let executor =
             Executor::new(store.clone(), model.clone(), settings, lease.clone(), stop.clone());
         let engine = Engine::new(store.clone(), model, executor.clone(), config.engine.clone());
-        let mut waking = JoinSet::new();
-        let (writer, sender, listener) = (store.clone(), store.clone(), store.clone());
-        let stop_writing = stop_waking.clone();
-        let (stop_sending, stop_listening) = (stop_waking.clone(), stop_waking.clone());
-        waking.spawn(async move { writer.write_batches(stop_writing).await });
-        waking.spawn(async move { sender.notify_others(stop_sending).await });
-        waking.spawn(async move { listener.listen_to_others(stop_listening).await });
+        let mut server = Self {
+            grpc_addr,
+            http_addr,
+            store: store.clone(),
+            stop,
+            stop_waking: CancellationToken::new(),
+            loops: JoinSet::new(),
+            waking: JoinSet::new(),
+            patience: config.engine.drain + Duration::from_secs(20),
+        };
+        server.serve(grpc, http, engine, &config);
+        tracing::info!(grpc = %grpc_addr, http = %http_addr, "listening");
+        store.open_when_it_answers().await.context("could not open the database")?;
+        server.run_loops(lease, executor, &config).await?;
+        Ok(server)
+    }
 
-        let (loops, patience) = (JoinSet::new(), config.engine.drain + Duration::from_secs(20));
-        let mut server =
-            Self { grpc_addr, http_addr, store, stop, stop_waking, loops, waking, patience };
+    /// Serves both faces until the stop.
+    fn serve(&mut self, grpc: TcpListener, http: TcpListener, engine: Engine, config: &Config) {
+        let routes = rpc::routes(engine.clone(), &config.rpc, self.stop.clone());
+        let (settings, stop) = (config.rpc.clone(), self.stop.clone());
+        self.loops.spawn(async move {
+            let served = rpc::serve(grpc, routes, &settings, stop).await;
+            ("gRPC face", served.map_err(Into::into))
+        });
+        let router = web::router(engine, &config.web);
+        let stop = self.stop.clone();
+        self.loops.spawn(async move {
+            let served = web::serve(http, router, stop).await;
+            ("HTTP face", served.map_err(Into::into))
+        });
+    }
+
+    /// Gives signs of life, takes the lease, and starts what moves jobs and notices.
+    async fn run_loops(
+        &mut self,
+        lease: LeaseKeeper,
+        executor: Executor,
+        config: &Config,
+    ) -> Result<()> {
+        let store = &self.store;
+        let (writer, sender, listener) = (store.clone(), store.clone(), store.clone());
+        let stop_writing = self.stop_waking.clone();
+        let (stop_sending, stop_listening) = (self.stop_waking.clone(), self.stop_waking.clone());
+        self.waking.spawn(async move { writer.write_batches(stop_writing).await });
+        self.waking.spawn(async move { sender.notify_others(stop_sending).await });
+        self.waking.spawn(async move { listener.listen_to_others(stop_listening).await });
+        // From its first job on, its death is to be noticed; where it cannot be, the lease has to do.
+        let _ = tokio::time::timeout(Duration::from_secs(1), store.presence().settled()).await;
+
+        lease.register().await.context("could not register the executor")?;
+        let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
+        let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
+        let notifier = Notifier::new(store.clone(), &config.notify)
+            .context("could not set up the channels to people")?;
         let comparer = executor.clone();
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
         // and what was cancelled is let go. However it ends, the others end after it.
         let drained = CancellationToken::new();
         let (renewing, comparing) = (drained.clone(), drained.clone());
-        server.spawn("executor", |_| async move {
+        self.spawn("executor", |_| async move {
             let _drained = drained.drop_guard();
             executor.run().await;
         });
-        server.spawn("renewal", |_| async move { lease.run(renewing).await });
-        server.spawn("comparison", |_| async move { comparer.compare(comparing).await });
-        server.spawn("gauges", |stop| async move { gauger.run(stop).await });
-        server.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
-        server.spawn("notifier", |stop| async move { notifier.run(stop).await });
-        let routes = rpc::routes(engine.clone(), &config.rpc, server.stop.clone());
-        let (rpc_settings, stop) = (config.rpc, server.stop.clone());
-        server.loops.spawn(async move {
-            let served = rpc::serve(grpc, routes, &rpc_settings, stop).await;
-            ("gRPC face", served.map_err(Into::into))
-        });
-        let router = web::router(engine, &config.web);
-        let stop = server.stop.clone();
-        server.loops.spawn(async move {
-            let served = web::serve(http, router, stop).await;
-            ("HTTP face", served.map_err(Into::into))
-        });
-        Ok(server)
+        self.spawn("renewal", |_| async move { lease.run(renewing).await });
+        self.spawn("comparison", |_| async move { comparer.compare(comparing).await });
+        self.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
+        self.spawn("gauges", |stop| async move { gauger.run(stop).await });
+        self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
+        self.spawn("notifier", |stop| async move { notifier.run(stop).await });
+        Ok(())
     }
 
     /// A handle that tells the server to stop.
@@ -157,6 +181,10 @@ impl Server {
             (name, Ok(()))
         });
     }
+}
+
+async fn bind(addr: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(addr).await.with_context(|| format!("could not listen on {addr}"))
 }
 
 fn judge(ended: Result<(&'static str, Result<()>), tokio::task::JoinError>) -> Result<()> {

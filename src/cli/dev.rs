@@ -13,11 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::sandbox::check_reach;
-use super::serve::{FaceArgs, Ready, until_told};
+use super::serve::{FaceArgs, Ready, Signals, start_unless_told, until_told};
 use crate::config::{self, Config, Listen};
 use crate::dev::postgres::{Postgres, PostgresSettings};
 use crate::dev::sandbox;
-use crate::server::Server;
 use crate::telemetry::Telemetry;
 
 /// Run everything with no configuration: a server, its Postgres and a sandbox
@@ -108,7 +107,8 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
     };
     let config = Config::read(listen, &given)?;
     let database_url = config.store.database_url.expose_secret().to_owned();
-    let server = Server::start(config).await?;
+    let mut signals = Signals::listen()?;
+    let Some(server) = start_unless_told(config, &mut signals).await? else { return Ok(()) };
     let ready = Ready {
         grpc: Some(server.grpc_addr.to_string()),
         http: Some(format!("http://{}", server.http_addr)),
@@ -125,5 +125,5 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
         phone = format!("{sandbox_url}/phone"),
         "serving; Ctrl-C stops"
     );
-    until_told(server).await
+    until_told(server, &mut signals).await
 }

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{CliError, Exit};
-use super::serve::{Ready, told_to_stop};
+use super::serve::{Ready, Signals};
 use crate::config;
 use crate::dev::sandbox;
 use crate::telemetry::Telemetry;
@@ -37,6 +37,7 @@ pub async fn run(args: SandboxArgs) -> Result<Exit> {
     if let Some(file) = &args.ready_file {
         Ready::forget(file)?;
     }
+    let mut signals = Signals::listen()?;
     let telemetry = Telemetry::start(&config::telemetry()?)?;
     let listener = TcpListener::bind(args.addr)
         .await
@@ -53,8 +54,7 @@ pub async fn run(args: SandboxArgs) -> Result<Exit> {
     tokio::pin!(serving);
     tokio::select! {
         served = &mut serving => served?,
-        told = told_to_stop() => {
-            told?;
+        () = signals.next() => {
             stop.cancel();
             serving.await?;
         }

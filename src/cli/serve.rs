@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use secrecy::ExposeSecret as _;
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Exit;
 use crate::config::{self, Config, ConfigError, Listen};
@@ -76,8 +76,12 @@ pub async fn run(args: ServeArgs) -> Result<Exit> {
         }
     };
     let telemetry = Telemetry::start(&telemetry)?;
+    let mut signals = Signals::listen()?;
     let database_url = config.store.database_url.clone();
-    let server = Server::start(config).await?;
+    let Some(server) = start_unless_told(config, &mut signals).await? else {
+        telemetry.flush().await;
+        return Ok(Exit::Ok);
+    };
     let ready = Ready {
         grpc: Some(server.grpc_addr.to_string()),
         http: Some(format!("http://{}", server.http_addr)),
@@ -89,40 +93,62 @@ pub async fn run(args: ServeArgs) -> Result<Exit> {
         ready.write(file)?;
     }
     tracing::info!(grpc = %server.grpc_addr, http = %server.http_addr, "serving");
-    let result = until_told(server).await;
+    let result = until_told(server, &mut signals).await;
     telemetry.flush().await;
     result.map(|()| Exit::Ok)
 }
 
+/// Starts a server; none if a signal came first, while it waited for its database and had nothing in hand.
+pub(super) async fn start_unless_told(
+    config: Config,
+    signals: &mut Signals,
+) -> Result<Option<Server>> {
+    tokio::select! {
+        server = Box::pin(Server::start(config)) => server.map(Some),
+        () = signals.next() => Ok(None),
+    }
+}
+
 /// Runs a server until a signal says to stop; a second one ends the process at once.
-pub(super) async fn until_told(server: Server) -> Result<()> {
+pub(super) async fn until_told(server: Server, signals: &mut Signals) -> Result<()> {
     let stopper = server.stopper();
     let running = server.run();
     tokio::pin!(running);
     tokio::select! {
         result = &mut running => return result,
-        told = told_to_stop() => told?,
+        () = signals.next() => {}
     }
     tracing::info!("stopping: steps in flight may finish; a second signal ends at once");
     stopper.cancel();
     tokio::select! {
         result = &mut running => result,
-        told = told_to_stop() => {
-            told?;
-            anyhow::bail!("ended by a second signal; what was in flight is recovered by its lease")
+        () = signals.next() => {
+            anyhow::bail!("ended by a second signal; what was in flight is taken over by others")
         }
     }
 }
 
-/// Returns at the next SIGINT or SIGTERM.
-pub(super) async fn told_to_stop() -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGINT and SIGTERM, from now on; none that comes between two looks is lost.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Takes them from the system, which would end the process.
+    pub(super) fn listen() -> Result<Self> {
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { terminate, interrupt })
     }
-    Ok(())
+
+    /// Returns at the next one.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// What a started process tells whoever started it.

@@ -25,6 +25,7 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         (&[("LONGHAUL_LANGUAGE", "pt-BR")], "LONGHAUL_LANGUAGE must be one of en, zh"),
         (&[("LONGHAUL_MODEL", "claude sonnet")], "LONGHAUL_MODEL must be a model's id"),
         (&[("LONGHAUL_REQUESTS_MAX", "0")], "LONGHAUL_REQUESTS_MAX must be a number from 1"),
+        (&[("LONGHAUL_DATABASE_DIRECT_URL", "host")], "LONGHAUL_DATABASE_DIRECT_URL must name"),
         (&[("LONGHAUL_PUBLIC_URL", "ftp://u:s3cret@host")], "LONGHAUL_PUBLIC_URL must be a plain"),
         (&[("LONGHAUL_WHATSAPP_BASE_URL", "http://host")], "LONGHAUL_WHATSAPP_BASE_URL says"),
         (&[("LONGHAUL_WHATSAPP_GRAPH_VERSION", "v1.0")], "LONGHAUL_WHATSAPP_GRAPH_VERSION says"),

@@ -9,6 +9,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use tracing::{Level, event};
 
 use super::step::{Ended, Steps, pause};
 use crate::domain::id::CallId;
@@ -18,6 +19,7 @@ use crate::model::{Call, ModelError, Partial, Reply, Retry};
 use crate::store::StoreError;
 use crate::store::claim::Claimed;
 use crate::store::ledger::{CallEnd, CallOutcome, Settlement};
+use crate::telemetry::METRIC;
 
 /// A settlement is money that was spent, but nobody waits for it: the sweeper marks what stays open as lost.
 const SETTLE_TRIES: u32 = 6;
@@ -57,6 +59,7 @@ impl Steps {
                 }
                 Some(Ok(reply)) => {
                     let spent = self.price(job, &reply);
+                    tell_spent(&reply, spent);
                     cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
                     let end = CallEnd::Settled(call_id, answered(&reply, spent));
                     let next = call.continued(&reply);
@@ -169,6 +172,24 @@ fn paused_too_often() -> ModelError {
         message: "the provider paused the answer too often".into(),
         request_id: None,
         usage: None,
+    }
+}
+
+/// What an answer took, for the metrics.
+fn tell_spent(reply: &Reply, cost_usd: Option<Usd>) {
+    let (model, usage) = (reply.model.as_str(), reply.usage);
+    for (kind, tokens) in [
+        ("input", usage.input_tokens),
+        ("output", usage.output_tokens),
+        ("cache_write_5m", usage.cache_write_5m_tokens),
+        ("cache_write_1h", usage.cache_write_1h_tokens),
+        ("cache_read", usage.cache_read_tokens),
+    ] {
+        let tokens = u64::try_from(tokens).unwrap_or(0);
+        event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.tokens = tokens, model, kind);
+    }
+    if let Some(cost) = cost_usd.and_then(|cost| f64::try_from(cost.as_decimal()).ok()) {
+        event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.cost_usd = cost, model);
     }
 }
 

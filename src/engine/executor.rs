@@ -14,10 +14,11 @@ use futures::FutureExt as _;
 use tokio::sync::{
     OwnedRwLockReadGuard, OwnedSemaphorePermit, Semaphore, broadcast::error::RecvError,
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Level, event};
 
 use super::EngineSettings;
 use super::lease::LeaseKeeper;
@@ -27,6 +28,7 @@ use crate::model::Model;
 use crate::store::claim::{ClaimRequest, Claimed};
 use crate::store::executor::Held;
 use crate::store::{Store, StoreError};
+use crate::telemetry::METRIC;
 
 /// How often what is in hand is compared with what Postgres says, without a wake-up.
 const COMPARE: Duration = Duration::from_secs(1);
@@ -141,8 +143,13 @@ impl Executor {
         let request = ClaimRequest { executor_id, limit, holds_last_attempt };
         let wake = self.store.wake();
         wake.note_look();
+        let began_at = Instant::now();
         let claimed = self.store.claim(request).await?;
         let count = claimed.len();
+        if count > 0 {
+            let seconds = began_at.elapsed().as_secs_f64();
+            event!(target: METRIC, Level::TRACE, histogram.longhaul.claim.seconds = seconds);
+        }
         if count == limit {
             wake.note_work();
         }
@@ -171,7 +178,7 @@ impl Executor {
     /// Lets go of what is no longer its own, and gives back what it does not know, until told to stop.
     pub async fn compare(&self, stop: CancellationToken) {
         let mut changed = self.store.wake().watch_jobs();
-        let mut tidied_at = tokio::time::Instant::now();
+        let mut tidied_at = Instant::now();
         loop {
             let mine_changed = async {
                 loop {
@@ -190,7 +197,7 @@ impl Executor {
             let mut compared = self.compare_once().await.map(|_| ());
             if compared.is_ok() && tidied_at.elapsed() >= self.settings.lease / 3 {
                 compared = self.release_unheld().await;
-                tidied_at = tokio::time::Instant::now();
+                tidied_at = Instant::now();
             }
             if let Err(error) = compared {
                 tracing::debug!(error = &error as &dyn Error, "could not compare what is in hand");

@@ -7,15 +7,19 @@
 use std::error::Error;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Level, event};
 
 use crate::domain::id::{AttemptId, CallId};
 use crate::domain::job::{Failure, JobState, Lease, Reason, Status, StepResult};
 use crate::domain::spec::Work;
+use crate::domain::word::Word as _;
 use crate::model::{Model, ModelError, Retry, prompt};
 use crate::store::claim::Claimed;
 use crate::store::ledger::CallEnd;
 use crate::store::{Store, StoreError};
+use crate::telemetry::METRIC;
 
 /// The longest pause between two tries to store something while the database is away.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -39,6 +43,18 @@ pub(super) enum Ended {
     Succeeded(StepResult),
     Erred(ModelError),
     Aborted,
+}
+
+impl Ended {
+    /// How a metric calls it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Succeeded(_) => "finished",
+            Self::Aborted => "aborted",
+            Self::Erred(ModelError { retry: Retry::Never, .. }) => "failed",
+            Self::Erred(ModelError { retry: Retry::After(_) | Retry::Backoff, .. }) => "delayed",
+        }
+    }
 }
 
 impl Steps {
@@ -71,10 +87,13 @@ impl Steps {
         abort: CancellationToken,
         may_go_on: impl Fn() -> bool,
     ) -> After {
+        let began_at = Instant::now();
         let (ended, call) = match self.attempt(&job, &abort).await {
             Ok(ended) => ended,
             Err(error) => return self.unstored(&job, error, None).await,
         };
+        let (seconds, outcome) = (began_at.elapsed().as_secs_f64(), ended.word());
+        event!(target: METRIC, Level::TRACE, histogram.longhaul.step.seconds = seconds, outcome);
         match self.store_end(&job, ended, call.clone(), &abort, may_go_on).await {
             Ok(after) => after,
             Err(error) => self.unstored(&job, error, Some(call)).await,
@@ -194,6 +213,8 @@ impl Steps {
         let failure = failure(job, error.reason, message, error.request_id);
         // The provider's words may quote a prompt, so they go to the job and not to the log.
         tracing::info!(reason = ?failure.reason, retry = ?error.retry, "the attempt ended with an error");
+        let reason = failure.reason.word();
+        event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.provider.errors = 1_u64, reason);
         let after = match error.retry {
             Retry::After(after) => Some(after),
             Retry::Backoff => None,

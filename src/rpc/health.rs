@@ -1,9 +1,12 @@
-//! The standard health service: `SERVING` until the server stops, `NOT_SERVING` from then on.
+//! The standard health service: `SERVING` from when the store is open until the server stops, else `NOT_SERVING`.
 //!
-//! It knows nothing but the stop, so its answer and the server cannot disagree.
+//! It knows nothing but these two moments, so its answer and the server cannot disagree.
 //! A watch of it ends with the stop, so that it never holds the server up.
 
+use std::sync::Arc;
+
 use futures::stream::{self, BoxStream, StreamExt as _};
+use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 use tonic::server::NamedService as _;
 use tonic::{Request, Response, Status};
@@ -16,18 +19,19 @@ use super::service::JobServer;
 /// Health answers whether this server takes calls.
 #[derive(Debug)]
 pub struct Health {
+    opened: Arc<SetOnce<()>>,
     stop: CancellationToken,
 }
 
 impl Health {
-    /// Health until a stop.
-    pub fn new(stop: CancellationToken) -> Self {
-        Self { stop }
+    /// Health between two moments.
+    pub fn new(opened: Arc<SetOnce<()>>, stop: CancellationToken) -> Self {
+        Self { opened, stop }
     }
 
     fn now(&self) -> HealthCheckResponse {
-        let stopping = self.stop.is_cancelled();
-        answer(if stopping { ServingStatus::NotServing } else { ServingStatus::Serving })
+        let serving = self.opened.initialized() && !self.stop.is_cancelled();
+        answer(if serving { ServingStatus::Serving } else { ServingStatus::NotServing })
     }
 }
 
@@ -49,18 +53,29 @@ impl HealthService for Health {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let stop = self.stop.clone();
+        let (opened, stop) = (Arc::clone(&self.opened), self.stop.clone());
         // The protocol asks that a watch of an unknown service goes on, as it could become known.
-        let (first, last) = if is_known(request.get_ref()) {
-            (self.now(), Some(answer(ServingStatus::NotServing)))
-        } else {
-            (answer(ServingStatus::ServiceUnknown), None)
-        };
-        let last = stream::once(async move {
-            stop.cancelled().await;
-            last
+        if !is_known(request.get_ref()) {
+            let ended = stream::once(stop.cancelled_owned()).filter_map(async |()| None);
+            let answers = stream::iter([Ok(answer(ServingStatus::ServiceUnknown))]).chain(ended);
+            return Ok(Response::new(answers.boxed()));
+        }
+        let is_open = opened.initialized();
+        let first = self.now();
+        let opening = stream::once(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                () = opened.wait(), if !is_open => Some(answer(ServingStatus::Serving)),
+            }
         });
-        let answers = stream::iter([first]).chain(last.filter_map(std::future::ready));
+        let stop = self.stop.clone();
+        let stopped = stream::once(async move {
+            stop.cancelled().await;
+            Some(answer(ServingStatus::NotServing))
+        });
+        let later = opening.chain(stopped).filter_map(std::future::ready);
+        let answers = stream::iter([first]).chain(later);
         Ok(Response::new(answers.map(Ok).boxed()))
     }
 }

@@ -18,17 +18,20 @@ mod guard;
 
 mod connection;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder;
 
 use crate::engine::Engine;
+use convert::status;
 use guard::GuardLayer;
 use health::Health;
 use service::{JobServer, JobService};
@@ -62,15 +65,20 @@ impl Default for RpcSettings {
     }
 }
 
-/// Everything that is served: the jobs, health, and reflection in both versions.
+/// Everything that is served: the jobs as soon as the store is open, health, and reflection in both versions.
 pub fn routes(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Routes {
+    let opened = engine.store().opened();
     let jobs = JobServer::new(JobService::new(engine, settings, stop.clone()))
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(settings.message_bytes_max);
+    let health = Health::new(Arc::clone(&opened), stop);
+    let jobs = InterceptedService::new(jobs, move |request| {
+        if opened.initialized() { Ok(request) } else { Err(status::waiting()) }
+    });
     let readable = "the descriptors were compiled into this program";
     Routes::new(jobs)
-        .add_service(HealthServer::new(Health::new(stop)))
+        .add_service(HealthServer::new(health))
         .add_service(reflection().build_v1().expect(readable))
         .add_service(reflection().build_v1alpha().expect(readable))
         .prepare()

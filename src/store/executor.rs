@@ -1,10 +1,12 @@
 //! Executors: one row per living process, whose lease holds all the jobs in its hands.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
+use super::presence::Presence;
 use super::{Store, StoreError, bounded};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::Lease;
@@ -19,7 +21,7 @@ pub struct Held {
 }
 
 impl Store {
-    /// Makes a fresh executor known, with a lease of so long.
+    /// Makes a fresh executor known, with a lease of so long, and with this process's sign of life.
     pub async fn register_executor(
         &self,
         executor_id: ExecutorId,
@@ -29,13 +31,18 @@ impl Store {
         bounded(
             sqlx::query!(
                 "-- register_executor
-            insert into longhaul.executor (executor_id, host, pid, started_at, lease_expires_at)
-            values ($1, $2, $3, longhaul.now(), longhaul.now() + make_interval(secs => $4))
-            on conflict (executor_id) do update set lease_expires_at = excluded.lease_expires_at",
+            insert into longhaul.executor
+              (executor_id, host, pid, started_at, lease_expires_at, presence_key, postgres_started_at)
+            select $1, $2, $3, longhaul.now(), longhaul.now() + make_interval(secs => $4), p.key,
+              case when p.key is not null then pg_postmaster_start_time() end
+            from (select (select k from longhaul.present_keys() k where k = $5) as key) p
+            on conflict (executor_id) do update set lease_expires_at = excluded.lease_expires_at,
+              presence_key = excluded.presence_key, postgres_started_at = excluded.postgres_started_at",
                 executor_id.0,
                 host,
                 i32::try_from(std::process::id()).unwrap_or(0),
                 lease.as_secs_f64(),
+                self.presence.key(),
             )
             .execute(&self.pool),
         )
@@ -45,7 +52,8 @@ impl Store {
 
     /// A line of its own for renewals, so that they never wait for a free connection.
     pub fn lease_line(&self) -> LeaseLine {
-        LeaseLine { options: self.options.clone(), connection: None }
+        let presence = Arc::clone(&self.presence);
+        LeaseLine { options: self.options.clone(), connection: None, presence }
     }
 
     /// The jobs that carry this executor's id, to compare with what it has in hand.
@@ -88,11 +96,13 @@ impl Store {
 pub struct LeaseLine {
     options: PgConnectOptions,
     connection: Option<PgConnection>,
+    presence: Arc<Presence>,
 }
 
 impl LeaseLine {
     /// Renews a lease, also one that has expired and that nobody has taken; false if the executor was declared dead.
     ///
+    /// The row names the lock of this process only if Postgres sees it there.
     /// Dropped in the middle, it leaves the connection unusable: make another line.
     pub async fn renew(
         &mut self,
@@ -103,17 +113,27 @@ impl LeaseLine {
             Some(open) => open,
             None => self.options.connect().await?,
         };
-        let renewed = sqlx::query!(
+        let key = self.presence.key();
+        let renewed = sqlx::query_scalar!(
             "-- renew_lease
             update longhaul.executor
-            set lease_expires_at = longhaul.now() + make_interval(secs => $2), missing_since = null
-            where executor_id = $1",
+            set lease_expires_at = longhaul.now() + make_interval(secs => $2), missing_since = null,
+              presence_key = p.key,
+              postgres_started_at = case when p.key is not null then pg_postmaster_start_time() end
+            from (select (select k from longhaul.present_keys() k where k = $3) as key) p
+            where executor_id = $1
+            returning presence_key",
             executor_id.0,
             lease.as_secs_f64(),
+            key,
         )
-        .execute(&mut connection)
+        .fetch_optional(&mut connection)
         .await?;
         self.connection = Some(connection);
-        Ok(renewed.rows_affected() == 1)
+        // One that went away meanwhile says so by itself.
+        if renewed == Some(None) && key.is_some() && key == self.presence.key() {
+            self.presence.tell_unseen();
+        }
+        Ok(renewed.is_some())
     }
 }

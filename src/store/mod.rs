@@ -5,6 +5,10 @@
 //! write everything in one statement, commit, and only then wake whoever waits.
 //! No transaction is ever open during a call to the outside world.
 
+mod open;
+
+pub mod presence;
+
 pub mod wake;
 
 pub mod submit;
@@ -44,11 +48,13 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
+use sqlx::{ConnectOptions as _, Executor as _};
+use tokio::sync::SetOnce;
 
 use crate::domain::id::{ApprovalId, JobKey};
 use crate::domain::spec;
 use crate::domain::state::Refusal;
+use presence::Presence;
 use wake::Wake;
 
 /// Where Postgres is, and how much of it this process may use.
@@ -56,15 +62,17 @@ use wake::Wake;
 pub struct StoreSettings {
     /// The connection URL.
     pub database_url: secrecy::SecretString,
+    /// A way to the same database that no pooler stands in, if the other may not be one.
+    pub direct_url: Option<secrecy::SecretString>,
     /// The most connections of the pool.
     pub connections_max: u32,
 }
 
 impl StoreSettings {
-    /// Whether the URL can name a Postgres at all.
-    pub fn names_a_postgres(&self) -> bool {
+    /// Whether a URL can name a Postgres at all.
+    pub fn names_a_postgres(url: &secrecy::SecretString) -> bool {
         use secrecy::ExposeSecret as _;
-        let url = self.database_url.expose_secret();
+        let url = url.expose_secret();
         let has_scheme = url.starts_with("postgres://") || url.starts_with("postgresql://");
         has_scheme && PgConnectOptions::from_str(url).is_ok()
     }
@@ -77,6 +85,8 @@ pub struct Store {
     wake: Arc<Wake>,
     writer: Arc<writer::Writer>,
     options: PgConnectOptions,
+    presence: Arc<Presence>,
+    opened: Arc<SetOnce<()>>,
 }
 
 /// Why the store could not do what it was asked.
@@ -122,41 +132,58 @@ impl From<sqlx::Error> for StoreError {
         if let sqlx::Error::ColumnDecode { index, .. } = &error {
             return Self::Corrupt { table: "a result", what: format!("at column {index}") };
         }
-        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        let is_passing = match code {
-            // Connection trouble, too many connections, shutdown or a timeout, a lock that was not to be had,
-            // a session ended in its transaction, a standby that is not the primary yet, and what the retries of deadlocks and conflicts did not outlast.
-            Some(code) => {
-                let classes = ["08", "53", "57"];
-                let codes = ["55P03", "25P03", "25006", "40001", "40P01"];
-                classes.iter().any(|class| code.starts_with(class)) || codes.contains(&&*code)
-            }
-            None => matches!(
-                error,
-                sqlx::Error::Io(_)
-                    | sqlx::Error::Tls(_)
-                    | sqlx::Error::PoolTimedOut
-                    | sqlx::Error::PoolClosed
-                    | sqlx::Error::WorkerCrashed
-                    | sqlx::Error::Protocol(_)
-            ),
-        };
-        if is_passing { Self::Unavailable(error) } else { Self::Database(error) }
+        if is_passing(&error) { Self::Unavailable(error) } else { Self::Database(error) }
+    }
+}
+
+/// Whether an error is that of a Postgres which is away or busy.
+fn is_passing(error: &sqlx::Error) -> bool {
+    match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
+        // Connection trouble, too many connections, shutdown or a timeout, a lock that was not to be had,
+        // a session ended in its transaction, a standby that is not the primary yet, and what the retries of deadlocks and conflicts did not outlast.
+        Some(code) => {
+            let classes = ["08", "53", "57"];
+            let codes = ["55P03", "25P03", "25006", "40001", "40P01"];
+            classes.iter().any(|class| code.starts_with(class)) || codes.contains(&&*code)
+        }
+        None => matches!(
+            error,
+            sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed
+                | sqlx::Error::Protocol(_)
+        ),
     }
 }
 
 impl Store {
-    /// Connects, and brings the schema up to date under Postgres's migration lock.
-    pub async fn connect(settings: &StoreSettings) -> Result<Self, StoreError> {
-        let options = connect_options(settings)?;
-        migrate(&options).await?;
+    /// Knows where Postgres is, and does not ask for it before it is opened.
+    pub fn new(settings: &StoreSettings) -> Result<Self, StoreError> {
+        let options = connect_options(&settings.database_url)?;
+        let direct = settings.direct_url.as_ref().map(connect_options).transpose()?;
+        let is_declared = direct.is_some();
+        let presence = Presence::new(direct.unwrap_or_else(|| options.clone()), is_declared);
         let pool = PgPoolOptions::new()
             .max_connections(settings.connections_max)
             .acquire_timeout(Duration::from_secs(5))
             .test_before_acquire(false)
-            .connect_with(options.clone())
-            .await?;
-        Ok(Self { pool, wake: Arc::default(), writer: Arc::default(), options })
+            .connect_lazy_with(options.clone());
+        let (wake, writer, opened) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { pool, wake, writer, options, presence: Arc::new(presence), opened })
+    }
+
+    /// The store, opened.
+    pub async fn connect(settings: &StoreSettings) -> Result<Self, StoreError> {
+        let store = Self::new(settings)?;
+        store.open().await?;
+        Ok(store)
+    }
+
+    /// The sign of life of this process.
+    pub fn presence(&self) -> &Presence {
+        &self.presence
     }
 
     /// What wakes the loops of this process.
@@ -176,9 +203,9 @@ impl Store {
 }
 
 /// Every session frees its locks soon, even if its process freezes.
-fn connect_options(settings: &StoreSettings) -> Result<PgConnectOptions, StoreError> {
+fn connect_options(url: &secrecy::SecretString) -> Result<PgConnectOptions, StoreError> {
     use secrecy::ExposeSecret as _;
-    let options = PgConnectOptions::from_str(settings.database_url.expose_secret())?;
+    let options = PgConnectOptions::from_str(url.expose_secret())?;
     Ok(options
         .application_name("longhaul")
         .options([
@@ -189,34 +216,6 @@ fn connect_options(settings: &StoreSettings) -> Result<PgConnectOptions, StoreEr
         ])
         .log_statements(tracing::log::LevelFilter::Trace)
         .log_slow_statements(tracing::log::LevelFilter::Warn, Duration::from_secs(1)))
-}
-
-/// Migrations may take longer than any other statement, and their own table lives in our schema too.
-async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
-    let options = options.clone().options([
-        ("statement_timeout", "10min"),
-        ("lock_timeout", "10min"),
-        ("idle_in_transaction_session_timeout", "10min"),
-    ]);
-    let mut connection = options.connect().await?;
-    create_schema(&mut connection).await?;
-    connection.execute("-- migrate_here\nset search_path to longhaul").await?;
-    let mut migrator = sqlx::migrate!();
-    // A newer release may have been here: its migrations work with this one, so that both can run side by side.
-    migrator.set_ignore_missing(true);
-    migrator.run_direct(None, &mut connection, false).await?;
-    connection.close().await?;
-    Ok(())
-}
-
-/// Two servers that start on an empty database at once may both try; the loser sees the winner's schema.
-async fn create_schema(connection: &mut sqlx::PgConnection) -> Result<(), StoreError> {
-    let made = connection.execute("-- create_schema\ncreate schema if not exists longhaul").await;
-    match made {
-        Ok(_) => Ok(()),
-        Err(sqlx::Error::Database(error)) if error.is_unique_violation() => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Refuses to touch a job whose specification has a shape that only a newer release knows.

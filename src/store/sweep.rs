@@ -4,6 +4,7 @@
 //! Every condition stands on the locked row itself, so that it is judged again if the row changed before the lock.
 
 use std::error::Error;
+use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -28,6 +29,22 @@ pub enum Sweep {
     Lost,
     /// Approvals whose time is over.
     Overdue,
+}
+
+/// How long a sign of life has to be missing; the living give theirs again within 250 ms.
+const MISSED: Duration = Duration::from_millis(800);
+
+/// Whom a process may declare dead, by what it has seen of Postgres itself.
+///
+/// When Postgres was away, everybody's lock is gone and no lease was renewed, and nobody is dead for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judging {
+    /// Nobody: there was trouble a moment ago.
+    Nobody,
+    /// Whose lock was taken on this very run of Postgres: then it is the executor that went away.
+    OfThisRun,
+    /// Everybody: whoever lives has had the time to say so.
+    Everybody,
 }
 
 /// A row a sweep found, not yet read: a bad one must not spoil the batch.
@@ -129,9 +146,7 @@ impl Store {
             from (
               select c.shard, c.job_id, c.call_id from longhaul.model_call c
               where c.outcome = 'started' and (
-                not exists (
-                  select from longhaul.executor e
-                  where e.executor_id = c.executor_id and e.lease_expires_at > longhaul.now())
+                not exists (select from longhaul.executor e where e.executor_id = c.executor_id)
                 -- Its attempt has ended a while ago; a settlement that still comes overrides this.
                 or (c.started_at < longhaul.now() - interval '1 minute' and not exists (
                   select from longhaul.job j
@@ -146,18 +161,61 @@ impl Store {
         Ok(lost.rows_affected())
     }
 
-    /// Forgets executors that have been dead for a while and hold nothing; answers how many.
-    pub async fn sweep_executors(&self) -> Result<u64, StoreError> {
-        let gone = bounded(sqlx::query!(
-            "-- sweep_executors
-            -- cross-shard: an executor holds jobs of every shard
-            delete from longhaul.executor e
-            where e.lease_expires_at < longhaul.now() - interval '5 minutes' and not exists (
-              select from longhaul.job j where j.executor_id = e.executor_id and j.status = 'running')",
+    /// Notes whose sign of life is missing, and whose is back; answers how many of either.
+    pub async fn look_for_executors(&self) -> Result<u64, StoreError> {
+        let changed = bounded(
+            sqlx::query!(
+                "-- look_for_executors
+            with present as materialized (select k as key from longhaul.present_keys() k),
+            -- Whoever is not as the row says.
+            changed as (
+              select e.executor_id from longhaul.executor e
+              where (e.presence_key is not null and not exists (
+                  select from present p where p.key = e.presence_key))
+                is distinct from (e.missing_since is not null)
+              for update skip locked)
+            update longhaul.executor e
+            set missing_since = case when e.missing_since is null then longhaul.now() end
+            from changed c where e.executor_id = c.executor_id",
+            )
+            .execute(&self.pool),
         )
-        .execute(&self.pool))
         .await?;
-        Ok(gone.rows_affected())
+        Ok(changed.rows_affected())
+    }
+
+    /// Declares executors dead, by taking their rows away: what they held is lost from then on; answers how many.
+    ///
+    /// A renewal that comes first wins; one that comes later finds no row, and takes a new id.
+    pub async fn bury_executors(&self, judging: Judging) -> Result<u64, StoreError> {
+        if judging == Judging::Nobody {
+            return Ok(0);
+        }
+        let buried = bounded(
+            sqlx::query!(
+                r#"-- bury_executors
+            with dead as (
+              select e.executor_id from longhaul.executor e
+              where ($1 or e.postgres_started_at = pg_postmaster_start_time()) and (
+                e.lease_expires_at <= longhaul.now()
+                or (e.presence_key is not null
+                  and e.missing_since <= longhaul.now() - make_interval(secs => $2)
+                  and not exists (select from longhaul.present_keys() k where k = e.presence_key)))
+              for update skip locked)
+            delete from longhaul.executor e using dead d where e.executor_id = d.executor_id
+            returning e.executor_id, e.host, e.pid, e.missing_since is not null as "is_missing!""#,
+                judging == Judging::Everybody,
+                MISSED.as_secs_f64(),
+            )
+            .fetch_all(&self.pool),
+        )
+        .await?;
+        for dead in &buried {
+            let (executor_id, host) = (ExecutorId(dead.executor_id), &dead.host);
+            let (pid, by_lock) = (dead.pid, dead.is_missing);
+            tracing::info!(%executor_id, host, pid, by_lock, "declared an executor dead");
+        }
+        Ok(buried.len() as u64)
     }
 }
 
@@ -213,9 +271,8 @@ async fn find_lost(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, Stor
         where j.status = 'running' and j.spec_version <= $2 and case
           -- A lease of its own goes before that of its executor.
           when j.lease_expires_at is not null then j.lease_expires_at <= longhaul.now()
-          else not exists (
-            select from longhaul.executor e
-            where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now())
+          -- Whoever was declared dead has no row.
+          else not exists (select from longhaul.executor e where e.executor_id = j.executor_id)
           end
         limit $1
         for update of j skip locked"#,

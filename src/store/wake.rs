@@ -10,7 +10,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
-use sqlx::postgres::PgListener;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +18,8 @@ use crate::domain::id::JobKey;
 
 const CHANNEL: &str = "longhaul";
 const FOLD: Duration = Duration::from_millis(10);
+/// How soon a broken connection is made anew, at the most; half of it at the least, so that not all come at once.
+const RECONNECT: Duration = Duration::from_millis(250);
 /// Postgres takes a payload of less than 8,000 bytes; a job's number has up to 17 with its blank.
 const JOBS_PER_NOTIFY: usize = 400;
 
@@ -160,34 +161,33 @@ impl Store {
         Ok(())
     }
 
-    /// Wakes this process by what the others commit, until told to stop.
+    /// Wakes this process by what the others commit, and holds its sign of life, until told to stop.
     pub async fn listen_to_others(&self, stop: CancellationToken) {
         while !stop.is_cancelled() {
             if let Err(error) = self.listen(&stop).await {
                 tracing::debug!(%error, "lost the connection for wake-ups");
             }
+            let pause = RECONNECT.mul_f64(0.5 + rand::random::<f64>() / 2.0);
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(Duration::from_millis(250)) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
     async fn listen(&self, stop: &CancellationToken) -> Result<(), sqlx::Error> {
-        let mut listener = PgListener::connect_with(&self.pool).await?;
-        listener.ignore_pool_close_event(true);
-        listener.listen(CHANNEL).await?;
+        let mut session = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            session = self.presence.connect(CHANNEL) => session?,
+        };
+        // What was sent while nobody listened is lost; look at everything.
+        self.wake.wake_here(Woken { work: true, notices: true }, []);
         loop {
-            let notification = tokio::select! {
+            let payload = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                notification = listener.try_recv() => notification?,
+                payload = session.next() => payload?,
             };
-            // None: the connection broke and what was sent meanwhile is lost; look at everything.
-            let Some(notification) = notification else {
-                self.wake.wake_here(Woken { work: true, notices: true }, []);
-                return Ok(());
-            };
-            let mut words = notification.payload().split(' ');
+            let mut words = payload.split(' ');
             let flags = words.next().unwrap_or_default();
             let woken = Woken { work: flags.starts_with('1'), notices: flags.ends_with('1') };
             let jobs = words.filter_map(|word| u64::from_str_radix(word, 16).ok());

@@ -11,7 +11,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SetOnce};
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use super::WebSettings;
@@ -23,13 +23,14 @@ use crate::telemetry;
 pub(super) struct Limits {
     room: Arc<Semaphore>,
     time: Duration,
+    opened: Arc<SetOnce<()>>,
 }
 
 impl Limits {
-    /// Room of its own, as large as the settings say.
-    pub(super) fn new(settings: &WebSettings) -> Self {
+    /// Room of its own, as large as the settings say, from when the store is open.
+    pub(super) fn new(settings: &WebSettings, opened: Arc<SetOnce<()>>) -> Self {
         let room = settings.requests_max.clamp(1, Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(room)), time: settings.request_timeout }
+        Self { room: Arc::new(Semaphore::new(room)), time: settings.request_timeout, opened }
     }
 }
 
@@ -52,8 +53,11 @@ pub(super) async fn trace(request: Request, next: Next) -> Response {
     response
 }
 
-/// Sheds a request for which there is no room, ends one that takes too long, and survives one that panics.
+/// Refuses a request that comes too early, sheds one for which there is no room, ends one that takes too long, and survives one that panics.
 pub(super) async fn limit(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    if !limits.opened.initialized() {
+        return Fault::unavailable().into_response();
+    }
     let Ok(_room) = limits.room.try_acquire() else { return Fault::overloaded().into_response() };
     let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limits.time, handled).await {
@@ -84,7 +88,8 @@ mod tests {
     }
 
     fn router(time: Duration) -> Router {
-        let limits = Limits { room: Arc::new(Semaphore::new(1)), time };
+        let opened = Arc::new(SetOnce::new_with(Some(())));
+        let limits = Limits { room: Arc::new(Semaphore::new(1)), time, opened };
         Router::new()
             .route("/panics", get(panics))
             .route("/waits", get(std::future::pending::<()>))

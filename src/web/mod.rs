@@ -31,6 +31,7 @@ use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
 use tokio::net::TcpListener;
+use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
 use self::fault::Fault;
@@ -78,7 +79,7 @@ pub fn router(engine: Engine, settings: &WebSettings) -> Router {
     let prefix = public_url.as_ref().map_or("", |url| url.path().trim_end_matches('/'));
     // Braces are wildcards to the router and text in an address.
     let prefix = prefix.replace('{', "{{").replace('}', "}}");
-    let routes = routes(settings, ours);
+    let routes = routes(settings, ours, &engine.store().opened());
     let routes = if prefix.is_empty() {
         routes
     } else {
@@ -87,26 +88,27 @@ pub fn router(engine: Engine, settings: &WebSettings) -> Router {
     routes.fallback(fault::unknown_path).layer(from_fn(guard::trace)).with_state(engine)
 }
 
-fn routes(settings: &WebSettings, ours: Arc<Ours>) -> Router<Engine> {
-    let limits = Limits::new(settings);
+fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) -> Router<Engine> {
+    let limits = || Limits::new(settings, Arc::clone(opened));
+    let shared = limits();
     let refuse_others = from_fn_with_state(ours, origin::refuse_others);
     let webhooks = Router::new()
         .route("/webhook/durable-job", post(jobs::submit))
         .route("/webhook/durable-job-control", post(jobs::control))
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
         .layer(refuse_others.clone())
-        .layer(from_fn_with_state(limits.clone(), guard::limit));
+        .layer(from_fn_with_state(shared.clone(), guard::limit));
     let pages = Router::new()
         .route("/approvals/{token}", get(approval::show).post(approval::decide))
         // A mangled link is a person's, who gets a page too.
         .route("/approvals/{token}/{*more}", any(approval::mangled))
         .layer(DefaultBodyLimit::max(approval::FORM_BYTES_MAX))
         .layer(refuse_others)
-        .layer(from_fn_with_state(limits, guard::limit));
+        .layer(from_fn_with_state(shared, guard::limit));
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
         .route("/healthz", get(healthz))
-        .layer(from_fn_with_state(Limits::new(settings), guard::limit));
+        .layer(from_fn_with_state(limits(), guard::limit));
     webhooks
         .merge(health)
         .method_not_allowed_fallback(fault::wrong_method)

@@ -49,6 +49,12 @@ mod crash;
 
 mod lease;
 
+mod presence;
+
+mod absence;
+
+mod rolling;
+
 mod storm;
 
 mod watch;

@@ -166,7 +166,7 @@ async fn a_collector_gets_how_much_is_where_and_nothing_that_is_nobodys_business
 async fn the_age_of_the_queue_is_that_of_the_oldest_job_that_could_be_claimed() {
     let rig = Rig::start_with(&[("LONGHAUL_SLOTS", "1")]).await;
     let database_url = rig.db.url.clone().into();
-    let settings = StoreSettings { database_url, connections_max: 2 };
+    let settings = StoreSettings { database_url, direct_url: None, connections_max: 2 };
     let gauger = Gauger::new(Store::connect(&settings).await.unwrap());
     let first = gauger.run_once().await.unwrap();
     assert_eq!(first.queued.count + first.parked + first.running + first.paused, 0);

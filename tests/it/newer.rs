@@ -5,6 +5,7 @@ use longhaul::rpc::proto::{
     ApprovalStep, EventKind, JobStatus, ListJobsRequest, SubmitJobRequest, TimeoutPolicy,
     control_request::Action,
 };
+use longhaul::store::sweep::Judging;
 use longhaul::store::{Store, StoreSettings};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -114,9 +115,12 @@ async fn a_job_of_a_newer_release_is_left_alone_and_stops_no_other() {
     assert_eq!(rig.sandbox.messages(PERSON, 6).await.len(), 6);
 
     let database_url = rig.db.url.clone().into();
-    let store = Store::connect(&StoreSettings { database_url, connections_max: 2 }).await.unwrap();
+    let store =
+        Store::connect(&StoreSettings { database_url, direct_url: None, connections_max: 2 })
+            .await
+            .unwrap();
     let sweeper = Sweeper::new(store.clone(), Duration::from_secs(1));
-    assert_eq!(sweeper.run_once(true).await, Swept::default());
+    assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
     assert_eq!(store.take_notices(10).await.unwrap().len(), 0);
     assert_eq!(store.judge_lost_notices().await.unwrap(), 0);
     assert_eq!(everything(&rig).await, before);

@@ -35,7 +35,8 @@ impl Desk {
     }
 
     async fn at(rig: Rig, url: String) -> Self {
-        let settings = StoreSettings { database_url: url.into(), connections_max: 4 };
+        let settings =
+            StoreSettings { database_url: url.into(), direct_url: None, connections_max: 4 };
         let store = Store::connect(&settings).await.unwrap();
         let executor_id = ExecutorId::new();
         store.register_executor(executor_id, "desk", Duration::from_secs(30)).await.unwrap();

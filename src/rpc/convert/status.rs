@@ -59,6 +59,12 @@ pub fn beyond_the_end(key: &JobKey, after_sequence: i32, last_sequence: i32) -> 
         .status()
 }
 
+/// The status for a call that comes before the database has answered for the first time.
+pub fn waiting() -> Status {
+    let message = "the server waits for its database";
+    Problem::new(Code::Unavailable, "UNAVAILABLE", message).status()
+}
+
 /// The status for a call that the stop of the server ends.
 pub fn stopping() -> Status {
     unavailable("the server is stopping").status()

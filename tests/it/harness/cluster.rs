@@ -56,7 +56,9 @@ impl Cluster {
         cluster.execute(format!("create database {TEMPLATE}")).await;
         let database_url = cluster.url_of(TEMPLATE).into();
         let store =
-            Store::connect(&StoreSettings { database_url, connections_max: 4 }).await.unwrap();
+            Store::connect(&StoreSettings { database_url, direct_url: None, connections_max: 4 })
+                .await
+                .unwrap();
         store.close().await;
         cluster
     }

@@ -30,6 +30,14 @@ pub struct CallRow {
     pub is_settled: bool,
 }
 
+/// A living server.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ExecutorRow {
+    pub executor_id: String,
+    pub pid: i32,
+    pub presence_key: Option<i32>,
+}
+
 /// A row of the outbox.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, sqlx::FromRow)]
 pub struct NoticeRow {
@@ -123,6 +131,23 @@ impl Database {
              values ('clock_shift', make_interval(secs => $1)::text)",
         );
         shift.bind(f64::from(seconds)).execute(&self.pool).await.unwrap();
+    }
+
+    /// Ends the lease of the server with this process id, as if its time had passed.
+    pub async fn end_lease_of(&self, pid: i32) {
+        let end = sqlx::query(
+            "update longhaul.executor set lease_expires_at = longhaul.now() where pid = $1",
+        );
+        assert_eq!(end.bind(pid).execute(&self.pool).await.unwrap().rows_affected(), 1);
+    }
+
+    /// The executors that there are, oldest first.
+    pub async fn executors(&self) -> Vec<ExecutorRow> {
+        let read = sqlx::query_as(
+            "select executor_id::text as executor_id, pid, presence_key
+             from longhaul.executor order by started_at",
+        );
+        read.fetch_all(&self.pool).await.unwrap()
     }
 
     /// Ends the lease of a running job, as readers of the template play a crash.

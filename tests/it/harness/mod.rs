@@ -20,6 +20,10 @@ mod fault;
 
 mod process;
 
+mod postgres;
+
+mod gate;
+
 mod rig;
 
 mod wire;
@@ -27,7 +31,9 @@ mod wire;
 pub use client::Client;
 pub use database::{Database, NoticeRow};
 pub use fault::Told;
+pub use gate::Gate;
 pub use job::*;
+pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
 pub use rig::{NOBODY, Node, PERSON, Rig};
 pub use sandbox::{Sandbox, links};

@@ -69,7 +69,8 @@ impl Rig {
         Self::on(database_url, &[]).await
     }
 
-    async fn on(database_url: String, variables: &[(&str, &str)]) -> Self {
+    /// A rig without a server, on a database of the test's own choice.
+    pub async fn on(database_url: String, variables: &[(&str, &str)]) -> Self {
         let db = Database::open(database_url).await;
         let sandbox = Sandbox::start().await;
         let given = [
