@@ -22,7 +22,7 @@ mod process;
 
 mod rig;
 
-pub use client::Client;
+pub use client::{Client, http_client};
 pub use database::{Database, NoticeRow};
 pub use fault::Told;
 pub use job::*;
