@@ -42,6 +42,7 @@ pub fn judge(world: &World, evidence: &Evidence) -> (usize, usize) {
     let checks = [
         history::an_answered_submit_is_never_lost(records, evidence),
         history::an_answered_action_is_in_the_history(records, evidence),
+        history::a_job_ends_early_only_by_people(evidence),
         history::a_checkpointed_step_is_never_asked_again(evidence),
         history::a_result_is_stored_before_the_next_step_begins(evidence),
         lease::only_the_holder_moves_a_running_job(evidence),

@@ -144,9 +144,9 @@ pub async fn end_the_rest(world: &World) {
     const CALLS: &str = "select count(*) from longhaul.model_call where outcome = 'started'";
     const NOTICES: &str =
         "select count(*) from longhaul.outbox where delivery in ('pending', 'sending')";
-    for _ in 0..8 {
-        let calls = world.wait_for_none(CALLS, Duration::from_secs(4)).await;
-        if calls && world.wait_for_none(NOTICES, Duration::from_secs(4)).await {
+    for _ in 0..20 {
+        let calls = world.wait_for_none(CALLS, Duration::from_secs(2)).await;
+        if calls && world.wait_for_none(NOTICES, Duration::from_secs(2)).await {
             return;
         }
         world.shift_clock(70.0).await;

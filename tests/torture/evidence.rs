@@ -72,7 +72,6 @@ pub struct Checkpoint {
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Call {
-    pub call_id: Uuid,
     pub step: i32,
     pub revision: i32,
     pub attempt_id: Uuid,

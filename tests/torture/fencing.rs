@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::world::World;
-use super::{check, evidence, shape::Shape, submitter};
+use super::{evidence, shape::Shape, submitter};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEASE_SECONDS: u64 = 2;
@@ -61,16 +61,11 @@ async fn play(program: Option<PathBuf>) -> usize {
     const OPEN: &str =
         "select count(*) from longhaul.model_call where outcome in ('started', 'lost')";
     let settled = world.wait_for_none(OPEN, PATIENCE).await;
-    for server in world.fleet.take_all() {
-        world.fleet.terminate(server).await;
-    }
-    let evidence = evidence::gather(&world).await;
-    let (mut violations, _) = check::judge(&world, &evidence);
+    let mut violations = world.end_and_judge().await;
     if !settled {
         println!("the call of the frozen server was never settled");
         violations += 1;
     }
-    Arc::into_inner(world).expect("nobody else acts").end(false).await;
     violations
 }
 

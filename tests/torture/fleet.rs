@@ -84,11 +84,6 @@ impl Fleet {
         self.program = program;
     }
 
-    /// Sets a variable of servers that are started from now on.
-    pub fn set(&mut self, name: &str, value: &str) {
-        self.variables.push((name.to_owned(), value.to_owned()));
-    }
-
     /// Starts a server with a lease of so many seconds; tries again for as long as the database is away.
     pub async fn start(&self, lease_seconds: u64) {
         let started_at = Instant::now();
@@ -153,6 +148,13 @@ impl Fleet {
         })
     }
 
+    /// Takes out the server with this process id.
+    pub fn take_out_process(&self, id: u32) -> Option<Server> {
+        let mut running = self.running.lock().unwrap();
+        let at = running.iter().position(|server| server.child.id() == Some(id))?;
+        Some(running.swap_remove(at))
+    }
+
     /// Takes out every server.
     pub fn take_all(&self) -> Vec<Server> {
         std::mem::take(&mut *self.running.lock().unwrap())
@@ -193,8 +195,10 @@ impl Fleet {
                     self.tally.note_strange(format!("server {number} said: {line}"));
                 } else if line.contains(" ERROR ") {
                     let said = line.split(" ERROR ").nth(1).unwrap_or_default();
-                    let said: String = said.split(['=', '{']).next().unwrap_or_default().into();
-                    self.tally.add(&format!("errors logged: {:.60}", said.trim()));
+                    // Spans stand before the message, fields after it.
+                    let said = said.rsplit_once("}: ").map_or(said, |(_, said)| said);
+                    let said = said.split(" error=").next().unwrap_or_default();
+                    self.tally.add(&format!("errors logged: {:.80}", said.trim()));
                 }
             }
         }

@@ -34,12 +34,21 @@ mod storm;
 
 mod fencing;
 
+mod recovery;
+
+mod chaos;
+
+mod sweepers;
+
 use plan::Plan;
 
 /// Runs what was asked for; answers whether all was well.
 pub async fn run(plan: Plan) -> bool {
     match plan.scenario.as_deref() {
         Some("fencing") => fencing::run().await,
+        Some("recovery") => recovery::run(&plan).await,
+        Some("chaos") => chaos::run(&plan).await,
+        Some("sweepers") => sweepers::run().await,
         Some(other) => {
             println!("there is no scenario {other}; there are fencing, recovery, chaos, sweepers");
             false

@@ -19,6 +19,8 @@ pub struct Plan {
     pub servers: usize,
     /// How many jobs a second are submitted.
     pub rate: f64,
+    /// The lease in scenarios that measure how soon death is noticed.
+    pub lease_seconds: u64,
     /// One scripted scenario instead.
     pub scenario: Option<String>,
     /// Whether this is the short form, with the fencing scenario after it.
@@ -43,6 +45,7 @@ impl Plan {
             seed: u64::from(rand::random::<u32>()),
             servers: 3,
             rate: 5.0,
+            lease_seconds: 120,
             scenario: None,
             is_short: true,
         };
@@ -58,6 +61,7 @@ impl Plan {
                 "--seed" => number().map(|seed| plan.seed = seed as u64),
                 "--servers" => number().map(|servers| plan.servers = (servers as usize).max(2)),
                 "--rate" => number().map(|rate| plan.rate = rate.max(0.1)),
+                "--lease" => number().map(|seconds| plan.lease_seconds = (seconds as u64).max(1)),
                 "--scenario" => arguments.next().map(|scenario| plan.scenario = Some(scenario)),
                 "--list" => return Asked::Skip,
                 other => {

@@ -57,15 +57,19 @@ impl Shape {
         Self { job_id: job_id.to_owned(), task: task(job_id, 1), steps, notify, priority }
     }
 
-    /// A job of so many run steps.
+    /// A job of so many run steps, which tells nobody.
     pub fn of_runs(job_id: &str, count: usize) -> Self {
-        let run = |step| Part::Run {
-            prompt: format!("Write a line, {}", marker(job_id, step)),
-            searches: false,
-            idle_timeout_seconds: 60,
-        };
-        let (steps, task) = ((1..=count).map(run).collect(), task(job_id, 1));
-        Self { job_id: job_id.to_owned(), task, steps, notify: Vec::new(), priority: 0 }
+        Self::of(job_id, (1..=count).map(|step| Part::patient_run(job_id, step)).collect())
+    }
+
+    /// A job that waits so long and then runs one step.
+    pub fn waiting(job_id: &str, seconds: i32) -> Self {
+        Self::of(job_id, vec![Part::Wait(seconds), Part::patient_run(job_id, 2)])
+    }
+
+    fn of(job_id: &str, steps: Vec<Part>) -> Self {
+        let (task, notify) = (task(job_id, 1), Vec::new());
+        Self { job_id: job_id.to_owned(), task, steps, notify, priority: 0 }
     }
 
     /// The same id with another content.
@@ -126,12 +130,18 @@ impl Part {
         }
     }
 
+    /// A run step that waits for a provider that is held.
+    fn patient_run(job_id: &str, step: usize) -> Self {
+        let prompt = format!("Write a line, {}", marker(job_id, step));
+        Self::Run { prompt, searches: false, idle_timeout_seconds: 600 }
+    }
+
     fn step(&self) -> Step {
         match self {
             Self::Run { prompt, searches, idle_timeout_seconds } => run_step(RunStep {
                 prompt: prompt.clone(),
                 web_search: searches.then(WebSearch::default),
-                timeout_seconds: 30,
+                timeout_seconds: 900,
                 idle_timeout_seconds: *idle_timeout_seconds,
                 ..RunStep::default()
             }),
@@ -151,7 +161,7 @@ impl Part {
     fn body(&self) -> Value {
         match self {
             Self::Run { prompt, searches, idle_timeout_seconds } => {
-                let mut step = json!({"type": "run", "prompt": prompt, "timeout_seconds": 30,
+                let mut step = json!({"type": "run", "prompt": prompt, "timeout_seconds": 900,
                     "idle_timeout_seconds": idle_timeout_seconds});
                 if *searches {
                     step["web_search"] = json!({});

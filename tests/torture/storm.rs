@@ -109,7 +109,8 @@ fn count(world: &World, evidence: &evidence::Evidence) {
     tally.add_many("requests to the provider", evidence.requests.len() as u64);
     tally.add_many("messages to people", evidence.messages.len() as u64);
     for job in evidence.jobs.values() {
-        tally.add(&format!("jobs that ended {}", job.row.status));
+        let reason = job.row.reason.as_deref().unwrap_or_default();
+        tally.add(&format!("jobs that ended {} {reason}", job.row.status));
         tally.add_many("ledger rows", job.calls.len() as u64);
         for event in &job.events {
             let name = match event.kind.as_str() {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::fleet::Fleet;
 use super::postgres::Database;
 use super::tally::Tally;
+use super::{check, evidence};
 use crate::harness::http_client;
 
 /// More than any run makes: the checker needs the journals whole.
@@ -176,6 +177,19 @@ impl World {
         );
         shift.bind(seconds).execute(&self.db.pool).await.unwrap();
         self.tally.add("clock shifts");
+    }
+
+    /// Stops every server gracefully, judges everything, ends it all; answers how many violations there are.
+    pub async fn end_and_judge(self: Arc<Self>) -> usize {
+        self.fleet.note_the_dead();
+        for server in self.fleet.take_all() {
+            self.fleet.terminate(server).await;
+        }
+        self.fleet.note_the_logs();
+        let evidence = evidence::gather(&self).await;
+        let (violations, _) = check::judge(&self, &evidence);
+        Arc::into_inner(self).expect("nobody else acts").end(violations > 0).await;
+        violations
     }
 
     /// Ends the sandbox and Postgres; what is on disk stays if somebody wants to look into it.

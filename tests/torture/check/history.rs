@@ -202,6 +202,20 @@ pub fn sequences_are_gapless_and_agree_with_the_job(evidence: &Evidence) -> Chec
     check
 }
 
+/// Every fault of the storm passes by itself, so that only people and their silence end a job before its time.
+pub fn a_job_ends_early_only_by_people(evidence: &Evidence) -> Check {
+    let mut check = Check::of("1  a job fails only because nobody decided in time");
+    for job in evidence.jobs.values() {
+        for event in &job.events {
+            let expired = event.reason.as_deref() == Some("APPROVAL_EXPIRED");
+            check.demand(event.kind != "job_failed" || expired, || {
+                format!("{}: failed because of {:?}", job.job_id, event.reason)
+            });
+        }
+    }
+    check
+}
+
 fn all(evidence: &Evidence) -> impl Iterator<Item = (&JobEvidence, &Transaction)> {
     let jobs = evidence.jobs.values();
     jobs.flat_map(|job| job.transactions.iter().map(move |transaction| (job, transaction)))
