@@ -276,6 +276,10 @@ impl JobState {
 
     /// Whether this lease is the one that may move the job.
     pub fn is_held_by(&self, lease: &Lease) -> bool {
+        // This is the fence. The torture tests build without it, to see that they notice.
+        if cfg!(feature = "without_fencing") {
+            return true;
+        }
         self.status == Status::Running
             && self.executor_id == Some(lease.executor_id)
             && self.epoch == lease.epoch

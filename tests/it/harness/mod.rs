@@ -28,7 +28,7 @@ mod rig;
 
 mod wire;
 
-pub use client::Client;
+pub use client::{Client, http_client};
 pub use database::{Database, NoticeRow};
 pub use fault::Told;
 pub use gate::Gate;
