@@ -7,7 +7,7 @@ use super::world::{
     evened, executor, failure, moment, result,
 };
 use crate::domain::approval::{ApprovalStatus, Door, Verdict};
-use crate::domain::id::AttemptId;
+use crate::domain::id::{AttemptId, ExecutorId};
 use crate::domain::job::{Lease, Status};
 use crate::domain::state::{Action, Ballot, next};
 
@@ -17,8 +17,14 @@ impl World {
         match step {
             Move::Claim { by } => self.claim(model, by),
             Move::ClaimUnheard { by } => Ok(self.send(Write::Claim(self.processes[by].id))),
-            Move::AnswerPauses { by, hand } => Ok(self.answer(by, hand, Doing::Continuing)),
-            Move::Answer { by, hand } => Ok(self.answer(by, hand, Doing::Storing)),
+            Move::AnswerPauses { by, hand } => {
+                self.processes[by].hands[hand].doing = Doing::Continuing;
+                Ok(true)
+            }
+            Move::Answer { by, hand } => {
+                self.processes[by].hands[hand].doing = Doing::Storing;
+                Ok(true)
+            }
             Move::CallAgain { by, hand } => self.call_again(model, by, hand),
             Move::Finish { by, hand } => self.finish(model, by, hand),
             Move::FinishUnheard { by, hand } => {
@@ -145,6 +151,9 @@ impl World {
                     }
                     _ => lease,
                 };
+                self.settle(lease);
+                // A result is always stored, but an executor whose lease is over does not go straight on.
+                let next_attempt = next_attempt.filter(|_| self.lives(lease.executor_id));
                 let result = Box::new(result());
                 let action = Action::Finish { lease: named, result, next_attempt };
                 self.act(model, action, Some(lease))?;
@@ -169,15 +178,7 @@ impl World {
         Ok(true)
     }
 
-    fn answer(&mut self, by: usize, hand: usize, doing: Doing) -> bool {
-        let hand = &mut self.processes[by].hands[hand];
-        hand.doing = doing;
-        let lease = hand.lease;
-        self.settle(lease);
-        true
-    }
-
-    /// Settles whatever is open of an attempt; it names only the ledger's own rows.
+    /// Settles whatever is open of an attempt, whoever holds the job: it names only the ledger's own rows.
     fn settle(&mut self, lease: Lease) {
         self.calls.retain(|call| call.lease != lease);
     }
@@ -187,9 +188,8 @@ impl World {
         if doing != Doing::Continuing {
             return Ok(false);
         }
-        let id = (0..IDS).find(|id| executor(*id) == lease.executor_id);
-        let is_alive = id.is_some_and(|id| self.executors[id] == Row::Alive);
-        let may = self.job.is_held_by(&lease) && is_alive;
+        self.settle(lease);
+        let may = self.job.is_held_by(&lease) && self.lives(lease.executor_id);
         if may || model.missing == Missing::CallGuard {
             self.begin(lease, 2)?;
             self.processes[by].hands[hand].doing = Doing::Asking(2);
@@ -279,8 +279,7 @@ impl World {
 
     fn sweep_call(&mut self, call: usize) -> bool {
         let lease = self.calls[call].lease;
-        let is_of_the_dead = (0..IDS)
-            .any(|id| executor(id) == lease.executor_id && self.executors[id] != Row::Alive);
+        let is_of_the_dead = !self.lives(lease.executor_id);
         let is_over = self.job.attempt_id != Some(lease.attempt_id);
         let was_lost = std::mem::replace(&mut self.calls[call].is_lost, true);
         !was_lost && (is_of_the_dead || is_over)
@@ -353,6 +352,10 @@ impl World {
     fn costs_a_fault(&mut self) -> Result<(), No> {
         self.budget.faults = self.budget.faults.checked_sub(1).ok_or(No::Refused)?;
         Ok(())
+    }
+
+    fn lives(&self, executor_id: ExecutorId) -> bool {
+        (0..IDS).any(|id| executor(id) == executor_id && self.executors[id] == Row::Alive)
     }
 
     fn holds(&self, id: usize) -> bool {

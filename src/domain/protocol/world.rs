@@ -239,6 +239,8 @@ impl World {
     /// What might happen next; `after` says whether it can.
     pub(super) fn moves(&self) -> Vec<Move> {
         let is_faulty = self.budget.faults > 0;
+        // Which of two equals is the first to claim makes no difference.
+        let is_even = self.job.epoch == 0 && self.late.is_none() && !self.processes[0].is_frozen;
         let mut moves = Vec::new();
         moves.extend(self.late.is_some().then_some(Move::ArriveLate));
         moves.extend(self.job.executor_id.is_some().then_some(Move::SweepLost));
@@ -249,7 +251,7 @@ impl World {
                 moves.push(Move::Thaw { by });
                 continue;
             }
-            if self.job.is_claimable() {
+            if self.job.is_claimable() && (by == 0 || !is_even) {
                 moves.push(Move::Claim { by });
                 moves.extend(is_faulty.then_some(Move::ClaimUnheard { by }));
             }
@@ -336,10 +338,10 @@ impl Hand {
         self.lease == call.lease && self.doing == Doing::Asking(call.number)
     }
 
-    /// Whether it asks this call, or will once it learns that it was begun.
+    /// Whether it will settle this call, perhaps once it learns that it was begun.
     fn settles(&self, call: &Call) -> bool {
         let is_next = self.doing == Doing::StoringAgain(Some(call.lease.attempt_id));
-        is_next || self.asks(call)
+        is_next || self.lease == call.lease
     }
 }
 
