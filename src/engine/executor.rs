@@ -34,6 +34,8 @@ use crate::telemetry::METRIC;
 const COMPARE: Duration = Duration::from_secs(1);
 /// And how often at most, however many wake-ups come.
 const COMPARE_PAUSE: Duration = Duration::from_millis(50);
+/// How often jobs are looked for that carry this executor's id and are not in its hands, at the least.
+const TIDY: Duration = Duration::from_secs(5);
 /// A claim that takes longer hangs on a connection that is gone.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(15);
 /// The most jobs of one claim: each brings its whole specification.
@@ -177,8 +179,12 @@ impl Executor {
 
     /// Lets go of what is no longer its own, and gives back what it does not know, until told to stop.
     pub async fn compare(&self, stop: CancellationToken) {
+        // Apart, because the second waits for claims that are on their way, and a cancel must not.
+        tokio::join!(self.compare_often(&stop), self.tidy_up(&stop));
+    }
+
+    async fn compare_often(&self, stop: &CancellationToken) {
         let mut changed = self.store.wake().watch_jobs();
-        let mut tidied_at = Instant::now();
         loop {
             let mine_changed = async {
                 loop {
@@ -194,15 +200,23 @@ impl Executor {
                 () = mine_changed => {}
                 () = tokio::time::sleep(COMPARE) => {}
             }
-            let mut compared = self.compare_once().await.map(|_| ());
-            if compared.is_ok() && tidied_at.elapsed() >= self.settings.lease / 3 {
-                compared = self.release_unheld().await;
-                tidied_at = Instant::now();
-            }
-            if let Err(error) = compared {
+            if let Err(error) = self.compare_once().await {
                 tracing::debug!(error = &error as &dyn Error, "could not compare what is in hand");
             }
             tokio::time::sleep(COMPARE_PAUSE).await;
+        }
+    }
+
+    async fn tidy_up(&self, stop: &CancellationToken) {
+        let pause = TIDY.min(self.settings.lease / 3);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            if let Err(error) = self.release_unheld().await {
+                tracing::debug!(error = &error as &dyn Error, "could not look for unheld jobs");
+            }
         }
     }
 
