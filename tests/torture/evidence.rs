@@ -81,7 +81,8 @@ pub struct Call {
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct Approval {
-    pub approval_id: Uuid,
+    #[serde(rename = "approval_id")]
+    pub id: Uuid,
     pub status: String,
     pub quorum: i32,
 }
@@ -127,7 +128,8 @@ pub struct Settled {
 /// A row of the outbox at the end.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Notice {
-    pub notice_id: Uuid,
+    #[serde(rename = "notice_id")]
+    pub id: Uuid,
     pub sequence: i32,
     pub kind: String,
     pub recipient: String,
@@ -163,8 +165,9 @@ pub async fn keep_log(world: &World) {
 
 /// Reads everything.
 pub async fn gather(world: &World) -> Evidence {
+    type Logged = (String, i64, DateTime<Utc>, String, Option<Value>, Value);
     let mut jobs: BTreeMap<String, JobEvidence> = read_jobs(world).await;
-    let log: Vec<(String, i64, DateTime<Utc>, String, Option<Value>, Value)> = sqlx::query_as(
+    let log: Vec<Logged> = sqlx::query_as(
         "select job_id, xid, at, kind, old, new from torture.log order by job_id, seq",
     )
     .fetch_all(&world.db.pool)
@@ -250,7 +253,7 @@ impl Transaction {
             if let Note::Job { old, new } = note { Some((old.as_deref(), &**new)) } else { None }
         });
         let (before, after) = versions.next()?;
-        Some((before, versions.last().map_or(after, |(_, last)| last)))
+        Some((before, versions.next_back().map_or(after, |(_, last)| last)))
     }
 
     pub fn events(&self) -> impl Iterator<Item = &Event> {

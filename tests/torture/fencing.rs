@@ -13,11 +13,13 @@ use rand::rngs::StdRng;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::world::World;
+use super::world::{UNCOMPLETED, World};
 use super::{evidence, shape::Shape, submitter};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEASE_SECONDS: u64 = 2;
+/// Counts the calls that their own server has not settled.
+const OPEN: &str = "select count(*) from longhaul.model_call where outcome in ('started', 'lost')";
 
 /// Plays it with the fence and without; answers whether only the latter is caught.
 pub async fn run() -> bool {
@@ -50,16 +52,13 @@ async fn play(program: Option<PathBuf>) -> usize {
     let frozen = world.fleet.take_all().remove(0);
     frozen.freeze();
     world.fleet.start(LEASE_SECONDS).await;
-    const UNENDED: &str = "select count(*) from longhaul.job where status <> 'completed'";
-    assert!(world.wait_for_none(UNENDED, PATIENCE).await, "another server finishes the job");
+    assert!(world.wait_for_none(UNCOMPLETED, PATIENCE).await, "another server finishes the job");
     // The answer arrives in full before the frozen one can be told that the job is gone.
     world.script(&json!({"model": null})).await;
     wait_for(&world, "settled").await;
     frozen.thaw();
     world.fleet.take_in(frozen);
     // Once it has settled its call, it has also tried to store what came of it.
-    const OPEN: &str =
-        "select count(*) from longhaul.model_call where outcome in ('started', 'lost')";
     let settled = world.wait_for_none(OPEN, PATIENCE).await;
     let mut violations = world.end_and_judge().await;
     if !settled {

@@ -83,6 +83,10 @@ impl Fleet {
     pub fn run_program(&mut self, program: PathBuf) {
         self.program = program;
     }
+    /// Servers that are started from now on tell nobody of a job that names nobody.
+    pub fn tell_nobody(&mut self) {
+        self.variables.retain(|(name, _)| name != "LONGHAUL_NOTIFY");
+    }
 
     /// Starts a server with a lease of so many seconds; tries again for as long as the database is away.
     pub async fn start(&self, lease_seconds: u64) {

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::plan::Plan;
-use super::world::World;
+use super::world::{UNCOMPLETED, World};
 use super::{evidence, shape::Shape, submitter};
 
 const ROUNDS: usize = 20;
@@ -50,8 +50,7 @@ pub async fn run(plan: &Plan) -> bool {
         alone.push(asked_again(&world, &job_id, Instant::now(), lease).await);
     }
     let is_soon_alone = report("the lone server is started again", &mut alone);
-    const UNENDED: &str = "select count(*) from longhaul.job where status <> 'completed'";
-    assert!(world.wait_for_none(UNENDED, Duration::from_secs(30)).await, "every job completes");
+    assert!(world.wait_for_none(UNCOMPLETED, Duration::from_secs(30)).await, "every job completes");
     super::ending::end_the_rest(&world).await;
     world.end_and_judge().await == 0 && is_soon && is_soon_alone
 }

@@ -99,13 +99,14 @@ async fn submit_once(world: &World, shape: &Shape, random: &mut StdRng) -> Optio
         let url = format!("{}/webhook/durable-job", client.http_url);
         let request = client.http.post(url).json(&shape.body());
         return Some(match door::http(tally, "submit", request).await {
-            Came::Answered(body) => match body["created"].as_bool() {
-                Some(created) => Came::Answered(created),
-                None => {
+            Came::Answered(body) => {
+                if let Some(created) = body["created"].as_bool() {
+                    Came::Answered(created)
+                } else {
                     tally.note_strange(format!("a submit was answered with {body}"));
                     Came::Cut
                 }
-            },
+            }
             Came::Refused(code) => Came::Refused(code),
             Came::Cut => Came::Cut,
         });

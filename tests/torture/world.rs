@@ -16,6 +16,8 @@ use crate::harness::http_client;
 
 /// More than any run makes: the checker needs the journals whole.
 const ENTRIES_MAX: usize = 1_000_000;
+/// Counts the jobs that have not completed.
+pub const UNCOMPLETED: &str = "select count(*) from longhaul.job where status <> 'completed'";
 /// Entries of a journal are read so many at a time, since they hold whole conversations.
 const PAGE: usize = 500;
 

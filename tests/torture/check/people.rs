@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Check;
-use crate::torture::evidence::Evidence;
+use crate::torture::evidence::{Evidence, Transaction};
 use crate::torture::world::Records;
 
 pub fn an_approval_has_one_outcome(evidence: &Evidence) -> Check {
@@ -20,7 +20,7 @@ pub fn an_approval_has_one_outcome(evidence: &Evidence) -> Check {
                 }
             }
             for (is_new, approval) in transaction.approvals() {
-                let approval_id = approval.approval_id;
+                let approval_id = approval.id;
                 if is_new {
                     asked.insert(approval_id);
                     continue;
@@ -71,10 +71,7 @@ pub fn nobody_votes_after_the_end_or_the_deadline(evidence: &Evidence) -> Check 
                 });
             }
             closed.extend(
-                transaction
-                    .approvals()
-                    .filter(|(is_new, _)| !is_new)
-                    .map(|(_, one)| one.approval_id),
+                transaction.approvals().filter(|(is_new, _)| !is_new).map(|(_, one)| one.id),
             );
         }
     }
@@ -92,7 +89,7 @@ pub fn every_vote_by_link_was_a_button_that_was_pressed(
         .map(|press| (press.approval_id.as_str(), press.approver.as_str(), press.verdict))
         .collect();
     for job in evidence.jobs.values() {
-        let votes = job.transactions.iter().flat_map(|transaction| transaction.decisions());
+        let votes = job.transactions.iter().flat_map(Transaction::decisions);
         for vote in votes.filter(|vote| vote.door == "link") {
             let approval_id = vote.approval_id.to_string();
             let press = (approval_id.as_str(), vote.voter.as_str(), vote.verdict.as_str());
@@ -144,7 +141,7 @@ pub fn no_end_is_sent_twice(evidence: &Evidence) -> Check {
     }
     for job in evidence.jobs.values() {
         for notice in &job.notices {
-            let id = notice.notice_id.to_string();
+            let id = notice.id.to_string();
             let messages = sent.get(id.as_str()).map_or(&[][..], Vec::as_slice);
             let is_end = notice.kind != "approval_requested";
             let taken = messages.iter().position(|one| one["outcome"] == "answered");
