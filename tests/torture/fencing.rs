@@ -36,6 +36,7 @@ pub async fn run() -> bool {
 /// The number of violations after the scene, with the program under test or another one.
 async fn play(program: Option<PathBuf>) -> usize {
     let mut world = World::make(60).await;
+    let is_unfenced = program.is_some();
     if let Some(program) = program {
         world.fleet.run_program(program);
     }
@@ -60,7 +61,7 @@ async fn play(program: Option<PathBuf>) -> usize {
     world.fleet.take_in(frozen);
     // Once it has settled its call, it has also tried to store what came of it.
     let settled = world.wait_for_none(OPEN, PATIENCE).await;
-    let mut violations = world.end_and_judge().await;
+    let mut violations = world.end_and_judge(is_unfenced).await;
     if !settled {
         println!("the call of the frozen server was never settled");
         violations += 1;

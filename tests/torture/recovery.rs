@@ -52,7 +52,7 @@ pub async fn run(plan: &Plan) -> bool {
     let is_soon_alone = report("the lone server is started again", &mut alone);
     assert!(world.wait_for_none(UNCOMPLETED, Duration::from_secs(30)).await, "every job completes");
     super::ending::end_the_rest(&world).await;
-    world.end_and_judge().await == 0 && is_soon && is_soon_alone
+    world.end_and_judge(false).await == 0 && is_soon && is_soon_alone
 }
 
 /// Kills the server that is in the middle of a new job's step; answers when.
