@@ -2,6 +2,9 @@
 //!
 //! The modules stand in the order in which they build on each other: each names only those before it.
 
+#[cfg(all(feature = "without_fencing", not(debug_assertions)))]
+compile_error!("`without_fencing` lets stale executors write; it is for the torture tests alone");
+
 /// WHAT a job is: its states and what moves it between them. Pure.
 pub mod domain;
 

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::engine::executor::Executor;
+use crate::engine::gauge::Gauger;
 use crate::engine::lease::LeaseKeeper;
 use crate::engine::sweeper::Sweeper;
 use crate::model::Model;
@@ -29,7 +30,7 @@ pub struct Server {
     pub http_addr: SocketAddr,
     store: Store,
     stop: CancellationToken,
-    /// Wake-ups outlive the loops, so that others hear of what a stop gives back.
+    /// The writer and wake-ups outlive the loops, so that what a stop gives back is written, and others hear of it.
     stop_waking: CancellationToken,
     loops: JoinSet<(&'static str, Result<()>)>,
     waking: JoinSet<()>,
@@ -51,12 +52,16 @@ impl Server {
         let store = Store::new(&config.store).context("could not open the database")?;
         let model =
             Model::new(config.model.clone()).context("could not set up the model client")?;
-        let engine = Engine::new(store.clone(), model.clone(), config.engine.clone());
+        let (stop, settings) = (CancellationToken::new(), config.engine.clone());
+        let lease = LeaseKeeper::new(store.clone(), settings.lease, &host_name());
+        let executor =
+            Executor::new(store.clone(), model.clone(), settings, lease.clone(), stop.clone());
+        let engine = Engine::new(store.clone(), model, executor.clone(), config.engine.clone());
         let mut server = Self {
             grpc_addr,
             http_addr,
             store: store.clone(),
-            stop: CancellationToken::new(),
+            stop,
             stop_waking: CancellationToken::new(),
             loops: JoinSet::new(),
             waking: JoinSet::new(),
@@ -65,7 +70,7 @@ impl Server {
         server.serve(grpc, http, engine, &config);
         tracing::info!(grpc = %grpc_addr, http = %http_addr, "listening");
         store.open_when_it_answers().await.context("could not open the database")?;
-        server.run_loops(model, &config).await?;
+        server.run_loops(lease, executor, &config).await?;
         Ok(server)
     }
 
@@ -86,24 +91,27 @@ impl Server {
     }
 
     /// Gives signs of life, takes the lease, and starts what moves jobs and notices.
-    async fn run_loops(&mut self, model: Model, config: &Config) -> Result<()> {
+    async fn run_loops(
+        &mut self,
+        lease: LeaseKeeper,
+        executor: Executor,
+        config: &Config,
+    ) -> Result<()> {
         let store = &self.store;
-        let (sender, listener) = (store.clone(), store.clone());
+        let (writer, sender, listener) = (store.clone(), store.clone(), store.clone());
+        let stop_writing = self.stop_waking.clone();
         let (stop_sending, stop_listening) = (self.stop_waking.clone(), self.stop_waking.clone());
+        self.waking.spawn(async move { writer.write_batches(stop_writing).await });
         self.waking.spawn(async move { sender.notify_others(stop_sending).await });
         self.waking.spawn(async move { listener.listen_to_others(stop_listening).await });
         // From its first job on, its death is to be noticed; where it cannot be, the lease has to do.
         let _ = tokio::time::timeout(Duration::from_secs(1), store.presence().settled()).await;
 
-        let settings = &config.engine;
-        let lease = LeaseKeeper::new(store.clone(), settings.lease, &host_name());
         lease.register().await.context("could not register the executor")?;
-        let sweeper = Sweeper::new(store.clone(), settings.sweep);
-        let watchdog = sweeper.clone();
+        let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
+        let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
-        let stop = self.stop.clone();
-        let executor = Executor::new(store.clone(), model, settings.clone(), lease.clone(), stop);
         let comparer = executor.clone();
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
         // and what was cancelled is let go. However it ends, the others end after it.
@@ -116,6 +124,7 @@ impl Server {
         self.spawn("renewal", |_| async move { lease.run(renewing).await });
         self.spawn("comparison", |_| async move { comparer.compare(comparing).await });
         self.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
+        self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         Ok(())

@@ -4,6 +4,8 @@
 //! Each check is a function from one source to its faults, tried below on small bad sources,
 //! so that none of them passes because it sees nothing.
 
+#[path = "tidy/migration.rs"]
+mod migration;
 #[path = "tidy/source.rs"]
 mod source;
 #[path = "tidy/sql.rs"]

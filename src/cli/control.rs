@@ -26,6 +26,9 @@ use crate::rpc::proto::{
 struct Target {
     /// The job's id
     job: String,
+    /// An id of your own for this action: asked again with it, the answer is the same as the first time
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    request_id: String,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -129,10 +132,12 @@ impl DecideArgs {
 
 async fn act(target: Target, action: Action) -> Result<Exit> {
     let mut client = target.client.connect().await?;
-    let request = ControlRequest { job_id: target.job, action: Some(action) };
+    let is_json = target.client.json;
+    let Target { job: job_id, request_id, .. } = target;
+    let request = ControlRequest { job_id, request_id, action: Some(action) };
     let reply = client.control(request).await.map_err(call_error)?.into_inner();
     let job = reply.job.context("the server answered without a job")?;
-    if target.client.json {
+    if is_json {
         let line = json!({"job": json::job(&job), "changed": reply.changed});
         writeln!(io::stdout(), "{line}")?;
         return Ok(Exit::Ok);

@@ -104,6 +104,13 @@ uuid_ids! {
     NoticeId,
 }
 
+impl CallId {
+    /// The first call of an attempt, whose row is written with the attempt itself.
+    pub fn first_of(attempt_id: AttemptId) -> Self {
+        Self(attempt_id.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

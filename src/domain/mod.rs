@@ -41,3 +41,6 @@ pub mod word;
 
 #[cfg(test)]
 mod laws;
+
+#[cfg(test)]
+mod protocol;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::approval::{ApprovalStatus, Door, Verdict};
 use super::enter::enter;
@@ -69,7 +69,8 @@ pub struct Ballot {
 }
 
 /// Why an action may not be done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 pub enum Refusal {
     /// It contradicts the status.
     #[error("the job is {}", super::word::Word::word(.status).replace('_', " "))]
@@ -110,6 +111,26 @@ pub struct Transition {
     pub notices: Vec<(i32, NoticeKind, String)>,
     /// Notices that wait in the outbox are overtaken.
     pub supersedes_notices: bool,
+}
+
+impl Transition {
+    /// Both as one, where the second starts from what the first made.
+    #[must_use]
+    pub fn followed_by(mut self, next: Self) -> Self {
+        self.events.extend(next.events);
+        self.checkpoints.extend(next.checkpoints);
+        self.notices.extend(next.notices);
+        Self {
+            events: self.events,
+            checkpoints: self.checkpoints,
+            notices: self.notices,
+            asked: next.asked.or(self.asked),
+            closed: next.closed.or(self.closed),
+            vote: next.vote.or(self.vote),
+            supersedes_notices: self.supersedes_notices || next.supersedes_notices,
+            state: next.state,
+        }
+    }
 }
 
 /// The stored result of a finished step.

@@ -234,7 +234,7 @@ fn text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::
 /// A job id may arrive as a number, as n8n's expressions make them; it is read as text.
 pub fn id_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "job_id must be text or a whole number")]
+    #[serde(untagged, expecting = "an id must be text or a whole number")]
     enum Id {
         Text(String),
         Whole(i64),

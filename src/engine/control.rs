@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::{Caller, Engine, EngineError};
 use crate::domain::approval::{Door, Verdict};
-use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
+use crate::domain::submission::fingerprint;
 use crate::domain::validate::{COMMENT_BYTES_MAX, Faults};
 use crate::store::approval::Vote;
+use crate::store::control::Request;
 use crate::store::job::JobView;
 use crate::store::transition::Acted;
 
@@ -37,21 +41,24 @@ pub enum Command {
 }
 
 impl Engine {
-    /// Does it; answers whether that changed anything.
+    /// Does it; answers whether that changed anything, the same for the same id however often it is asked.
     pub async fn control(
         &self,
         key: &JobKey,
         command: Command,
         caller: Caller,
+        request_id: Option<String>,
     ) -> Result<bool, EngineError> {
-        check(&command)?;
+        check(&command, request_id.as_deref())?;
         let store = &self.store;
+        let request = request_id.and_then(|request_id| command.request(request_id));
+        let request = request.as_ref();
         let acted = match command {
             Command::Status => return Ok(false),
-            Command::Pause { now } => store.pause(key, now, "client").await,
-            Command::Resume => store.resume(key, "client").await,
-            Command::Cancel { comment } => store.cancel(key, &comment, "client").await,
-            Command::Retry { from_step } => store.retry(key, from_step, "client").await,
+            Command::Pause { now } => store.pause(key, now, "client", request).await,
+            Command::Resume => store.resume(key, "client", request).await,
+            Command::Cancel { comment } => store.cancel(key, &comment, "client", request).await,
+            Command::Retry { from_step } => store.retry(key, from_step, "client", request).await,
             Command::Decide { approval_id, verdict, comment, on_behalf_of } => {
                 let door = match caller {
                     Caller::Grpc => Door::Grpc,
@@ -59,7 +66,7 @@ impl Engine {
                 };
                 let voter = on_behalf_of.unwrap_or_else(|| "client".to_owned());
                 let vote = Vote { approval_id, verdict, voter, door, comment };
-                store.decide(key, &vote).await
+                store.decide(key, &vote, request).await
             }
         };
         let Acted { changed, .. } = acted?;
@@ -88,17 +95,38 @@ impl Engine {
     }
 }
 
-fn check(command: &Command) -> Result<(), EngineError> {
+impl Command {
+    /// What is asked, in the form in which it is compared; looking is the same every time.
+    ///
+    /// The door is no part of it: a client may repeat through the other one.
+    fn request(&self, request_id: String) -> Option<Request> {
+        let (action, asked) = match self {
+            Self::Status => return None,
+            Self::Pause { now } => ("pause", json!({"now": now})),
+            Self::Resume => ("resume", json!({})),
+            Self::Cancel { comment } => ("cancel", json!({"comment": comment})),
+            Self::Retry { from_step } => ("retry", json!({"from_step": from_step})),
+            Self::Decide { approval_id, verdict, comment, on_behalf_of } => {
+                let asked = json!({"approval_id": approval_id, "comment": comment, "on_behalf_of": on_behalf_of});
+                (verb(*verdict), asked)
+            }
+        };
+        let fingerprint = fingerprint(&json!({"action": action, "asked": asked}));
+        Some(Request { request_id, action, fingerprint })
+    }
+}
+
+fn check(command: &Command, request_id: Option<&str>) -> Result<(), EngineError> {
     let mut faults = Faults::default();
+    if let Some(fault) = request_id.and_then(find_job_id_fault) {
+        faults.add("request_id", fault);
+    }
     match command {
         Command::Cancel { comment } => {
             faults.check_text("cancel.comment", comment, COMMENT_BYTES_MAX);
         }
         Command::Decide { comment, verdict, on_behalf_of, .. } => {
-            let action = match verdict {
-                Verdict::Approve => "approve",
-                Verdict::Reject => "reject",
-            };
+            let action = verb(*verdict);
             faults.check_text(&format!("{action}.comment"), comment, COMMENT_BYTES_MAX);
             let voter = on_behalf_of.as_deref().unwrap_or_default();
             faults.check_text(&format!("{action}.on_behalf_of"), voter, 255);
@@ -106,4 +134,11 @@ fn check(command: &Command) -> Result<(), EngineError> {
         Command::Status | Command::Pause { .. } | Command::Resume | Command::Retry { .. } => {}
     }
     faults.into_result().map_err(EngineError::Invalid)
+}
+
+fn verb(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Approve => "approve",
+        Verdict::Reject => "reject",
+    }
 }

@@ -11,19 +11,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::sync::{Semaphore, broadcast::error::RecvError};
+use tokio::sync::{
+    OwnedRwLockReadGuard, OwnedSemaphorePermit, Semaphore, broadcast::error::RecvError,
+};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument as _;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::{Instrument as _, Level, event};
 
 use super::EngineSettings;
 use super::lease::LeaseKeeper;
 use super::step::{After, Steps};
-use crate::domain::id::JobKey;
+use crate::domain::id::{ExecutorId, JobKey};
 use crate::model::Model;
-use crate::store::claim::Claimed;
+use crate::store::claim::{ClaimRequest, Claimed};
 use crate::store::executor::Held;
 use crate::store::{Store, StoreError};
+use crate::telemetry::METRIC;
 
 /// How often what is in hand is compared with what Postgres says, without a wake-up.
 const COMPARE: Duration = Duration::from_secs(1);
@@ -106,7 +111,12 @@ impl Executor {
         if free == 0 || !self.lease.is_alive() {
             return 0;
         }
-        let claimed = tokio::time::timeout(CLAIM_TIMEOUT, self.claim(free)).await;
+        let slots = u32::try_from(free).unwrap_or(u32::MAX);
+        // Somebody who submits may have taken one meanwhile.
+        let Ok(slots) = Arc::clone(&self.inner.slots).try_acquire_many_owned(slots) else {
+            return 0;
+        };
+        let claimed = tokio::time::timeout(CLAIM_TIMEOUT, self.claim(slots)).await;
         // What cannot be claimed at once, because it is too large, can be claimed in smaller parts.
         let is_good = matches!(claimed, Ok(Ok(_)));
         let limit = if is_good { (limit * 2).min(CLAIM_MAX) } else { (free / 2).max(1) };
@@ -124,22 +134,51 @@ impl Executor {
         }
     }
 
-    async fn claim(&self, limit: usize) -> Result<usize, StoreError> {
+    async fn claim(&self, mut slots: OwnedSemaphorePermit) -> Result<usize, StoreError> {
+        let limit = slots.num_permits();
         // Until the jobs are in hand, so that nobody takes them for unheld meanwhile.
         let _claiming = self.lease.while_claiming().await;
         let executor_id = self.lease.executor_id();
-        let claimed = self.store.claim(executor_id, limit, self.holds_last_attempt()).await?;
+        let holds_last_attempt = self.holds_last_attempt();
+        let request = ClaimRequest { executor_id, limit, holds_last_attempt };
+        let wake = self.store.wake();
+        wake.note_look();
+        let began_at = Instant::now();
+        let claimed = self.store.claim(request).await?;
         let count = claimed.len();
+        if count > 0 {
+            let seconds = began_at.elapsed().as_secs_f64();
+            event!(target: METRIC, Level::TRACE, histogram.longhaul.claim.seconds = seconds);
+        }
+        if count == limit {
+            wake.note_work();
+        }
         for job in claimed {
-            self.take(job);
+            let Some(slot) = slots.split(1) else {
+                unreachable!("no more jobs are claimed than there are slots for them")
+            };
+            self.take(job, slot);
         }
         Ok(count)
+    }
+
+    /// A place for a job that is about to be submitted here, if there is room and nothing is known to wait before it.
+    pub fn find_place(&self) -> Option<Place> {
+        if self.stop.is_cancelled() || !self.lease.is_alive() || self.store.wake().may_have_work() {
+            return None;
+        }
+        let slot = Arc::clone(&self.inner.slots).try_acquire_owned().ok()?;
+        let claiming = self.lease.find_claiming()?;
+        let executor_id = self.lease.executor_id();
+        let draining = self.inner.running.token();
+        let executor = self.clone();
+        Some(Place { executor, executor_id, slot, _claiming: claiming, _draining: draining })
     }
 
     /// Lets go of what is no longer its own, and gives back what it does not know, until told to stop.
     pub async fn compare(&self, stop: CancellationToken) {
         let mut changed = self.store.wake().watch_jobs();
-        let mut tidied_at = tokio::time::Instant::now();
+        let mut tidied_at = Instant::now();
         loop {
             let mine_changed = async {
                 loop {
@@ -158,7 +197,7 @@ impl Executor {
             let mut compared = self.compare_once().await.map(|_| ());
             if compared.is_ok() && tidied_at.elapsed() >= self.settings.lease / 3 {
                 compared = self.release_unheld().await;
-                tidied_at = tokio::time::Instant::now();
+                tidied_at = Instant::now();
             }
             if let Err(error) = compared {
                 tracing::debug!(error = &error as &dyn Error, "could not compare what is in hand");
@@ -208,12 +247,7 @@ impl Executor {
         Ok(())
     }
 
-    fn take(&self, job: Claimed) {
-        let Ok(slot) = Arc::clone(&self.inner.slots).try_acquire_owned() else {
-            unreachable!(
-                "as many jobs are claimed as there are free slots, and only here are slots taken"
-            );
-        };
+    fn take(&self, job: Claimed, slot: OwnedSemaphorePermit) {
         let hand = Hand {
             abort: CancellationToken::new(),
             wake_number: job.key.wake_number(),
@@ -235,15 +269,15 @@ impl Executor {
     async fn drive(&self, job: Claimed, abort: CancellationToken, in_hand: &(JobKey, i32)) {
         let mut job = job;
         loop {
+            // It was claimed, or its checkpoint waited for the database, until after the stop.
+            if self.stop.is_cancelled() {
+                return self.steps.give_back(&job).await;
+            }
             let may_go_on = || !self.stop.is_cancelled() && self.lease.is_alive();
             let step = self.steps.run(job.clone(), abort.clone(), may_go_on);
             let step = step.instrument(Steps::span(&job));
             // A panic fails this attempt alone.
             match std::panic::AssertUnwindSafe(step).catch_unwind().await {
-                // Its checkpoint waited for the database until after the stop.
-                Ok(After::GoOn(next)) if self.stop.is_cancelled() => {
-                    return self.steps.give_back(&next).await;
-                }
                 Ok(After::GoOn(next)) => job = *next,
                 Ok(After::Left) => return,
                 Err(_panic) => return self.steps.panicked(&job).await,
@@ -286,6 +320,29 @@ impl Executor {
 
     fn lock_in_hand(&self) -> MutexGuard<'_, InHand> {
         self.inner.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Room for one job that is being submitted.
+pub struct Place {
+    executor: Executor,
+    executor_id: ExecutorId,
+    slot: OwnedSemaphorePermit,
+    /// Until the job is in hand, so that nobody takes it for unheld meanwhile.
+    _claiming: OwnedRwLockReadGuard<()>,
+    /// A stop waits for it.
+    _draining: TaskTrackerToken,
+}
+
+impl Place {
+    /// Who claims the job.
+    pub fn executor_id(&self) -> ExecutorId {
+        self.executor_id
+    }
+
+    /// Takes the job that was claimed for it in hand.
+    pub fn take(self, job: Claimed) {
+        self.executor.take(job, self.slot);
     }
 }
 

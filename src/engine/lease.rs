@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{OwnedRwLockReadGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -121,6 +121,11 @@ impl LeaseKeeper {
     /// Held by a claim until its jobs are in hand.
     pub async fn while_claiming(&self) -> RwLockReadGuard<'_, ()> {
         self.claims.read().await
+    }
+
+    /// Held like `while_claiming`, if that can be had at once.
+    pub fn find_claiming(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        Arc::clone(&self.claims).try_read_owned().ok()
     }
 
     /// Held while no claim is on its way.

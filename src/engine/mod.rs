@@ -12,12 +12,17 @@ pub mod executor;
 
 mod step;
 
+mod call;
+
 pub mod sweeper;
+
+pub mod gauge;
 
 pub mod watch;
 
 use std::time::Duration;
 
+use self::executor::Executor;
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::Violation;
@@ -48,6 +53,7 @@ pub struct EngineSettings {
 pub struct Engine {
     store: Store,
     model: Model,
+    executor: Executor,
     settings: EngineSettings,
 }
 
@@ -89,9 +95,9 @@ impl Caller {
 }
 
 impl Engine {
-    /// An engine over a store and a model.
-    pub fn new(store: Store, model: Model, settings: EngineSettings) -> Self {
-        Self { store, model, settings }
+    /// An engine over a store and a model; what is submitted to it goes straight to this executor while that has room.
+    pub fn new(store: Store, model: Model, executor: Executor, settings: EngineSettings) -> Self {
+        Self { store, model, executor, settings }
     }
 
     /// The store, for what is only read.

@@ -1,33 +1,33 @@
 //! One attempt at a run step: make the prompt, ask the model, store the result.
 //!
-//! Every request has its ledger row before it leaves, and is settled whatever becomes of it.
+//! How the attempt ended is stored together with how its last call did, in one transaction.
 //! The provider's error says whether the job is parked or failed; the step is the only owner of retries.
 //! If the process dies in the middle, the row tells that a call was begun, and the sweeper brings the job back.
 
 use std::error::Error;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Level, event};
 
 use crate::domain::id::{AttemptId, CallId};
 use crate::domain::job::{Failure, JobState, Lease, Reason, Status, StepResult};
-use crate::domain::money::Usd;
 use crate::domain::spec::Work;
-use crate::model::{Call, Model, ModelError, Partial, Reply, Retry, prompt};
+use crate::domain::word::Word as _;
+use crate::model::{Model, ModelError, Retry, prompt};
 use crate::store::claim::Claimed;
-use crate::store::ledger::{CallOutcome, Settlement};
+use crate::store::ledger::CallEnd;
 use crate::store::{Store, StoreError};
+use crate::telemetry::METRIC;
 
 /// The longest pause between two tries to store something while the database is away.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// A settlement is money that was spent, but nobody waits for it: the sweeper marks what stays open as lost.
-const SETTLE_TRIES: u32 = 6;
-
 /// Runs steps.
 #[derive(Clone)]
 pub(super) struct Steps {
-    store: Store,
-    model: Model,
+    pub(super) store: Store,
+    pub(super) model: Model,
 }
 
 /// What comes after an attempt.
@@ -39,10 +39,22 @@ pub(super) enum After {
 }
 
 /// How an attempt ended.
-enum Ended {
+pub(super) enum Ended {
     Succeeded(StepResult),
     Erred(ModelError),
     Aborted,
+}
+
+impl Ended {
+    /// How a metric calls it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Succeeded(_) => "finished",
+            Self::Aborted => "aborted",
+            Self::Erred(ModelError { retry: Retry::Never, .. }) => "failed",
+            Self::Erred(ModelError { retry: Retry::After(_) | Retry::Backoff, .. }) => "delayed",
+        }
+    }
 }
 
 impl Steps {
@@ -75,10 +87,21 @@ impl Steps {
         abort: CancellationToken,
         may_go_on: impl Fn() -> bool,
     ) -> After {
-        let error = match self.attempt(&job, &abort, may_go_on).await {
-            Ok(after) => return after,
-            Err(error) => error,
+        let began_at = Instant::now();
+        let (ended, call) = match self.attempt(&job, &abort).await {
+            Ok(ended) => ended,
+            Err(error) => return self.unstored(&job, error, None).await,
         };
+        let (seconds, outcome) = (began_at.elapsed().as_secs_f64(), ended.word());
+        event!(target: METRIC, Level::TRACE, histogram.longhaul.step.seconds = seconds, outcome);
+        match self.store_end(&job, ended, call.clone(), &abort, may_go_on).await {
+            Ok(after) => after,
+            Err(error) => self.unstored(&job, error, Some(call)).await,
+        }
+    }
+
+    /// What became of an attempt could not be stored with the job; what its last call used must be kept all the same.
+    async fn unstored(&self, job: &Claimed, error: StoreError, call: Option<CallEnd>) -> After {
         if error.is_lease_lost() {
             tracing::info!("the job was taken, cancelled or paused meanwhile");
             return After::Left;
@@ -86,7 +109,9 @@ impl Steps {
         tracing::error!(error = &error as &dyn Error, "could not store what became of an attempt");
         if !matches!(error, StoreError::Unavailable(_)) {
             // Trying the same again would pay the model again and fail again.
-            self.give_up(&job, "the server could not store what became of the step").await;
+            self.give_up(job, "the server could not store what became of the step", call).await;
+        } else if let Some(call) = call {
+            self.end_call(job, call).await;
         }
         After::Left
     }
@@ -94,12 +119,13 @@ impl Steps {
     /// Fails a job whose step panicked here.
     pub(super) async fn panicked(&self, job: &Claimed) {
         tracing::error!(job_id = job.key.job_id(), "a step panicked");
-        self.give_up(job, "the server failed while it ran the step").await;
+        self.give_up(job, "the server failed while it ran the step", None).await;
     }
 
     /// Gives back a job whose next step this executor does not begin.
     pub(super) async fn give_back(&self, job: &Claimed) {
-        match self.store.release(job).await {
+        let unsent = CallEnd::Unsent(CallId::first_of(job.lease.attempt_id));
+        match self.store.release(job, unsent).await {
             Ok(_) => {}
             Err(error) if error.is_lease_lost() => {}
             // It is found unheld, or its lease runs out.
@@ -114,9 +140,9 @@ impl Steps {
     }
 
     /// Fails a job because of a fault of ours; if not even that can be stored, its attempt counts as lost.
-    async fn give_up(&self, job: &Claimed, message: &str) {
+    async fn give_up(&self, job: &Claimed, message: &str, call: Option<CallEnd>) {
         let failure = failure(job, Reason::StepPanicked, message.to_owned(), None);
-        let Err(error) = self.store.fail(job, failure).await else { return };
+        let Err(error) = self.store.fail(job, failure, call).await else { return };
         tracing::error!(
             job_id = job.key.job_id(),
             error = &error as &dyn Error,
@@ -128,12 +154,12 @@ impl Steps {
         }
     }
 
+    /// Comes to an end of the attempt, and of its last call, neither of which is stored yet.
     async fn attempt(
         &self,
         job: &Claimed,
         abort: &CancellationToken,
-        may_go_on: impl Fn() -> bool,
-    ) -> Result<After, StoreError> {
+    ) -> Result<(Ended, CallEnd), StoreError> {
         let step = job.state.current_step;
         let Some(Work::Run(run)) = job.spec.find_step(step).map(|found| &found.work) else {
             let what = format!("job {} was claimed at step {step}, which does not run", job.key);
@@ -141,84 +167,37 @@ impl Steps {
         };
         let needed = prompt::needed_steps(&job.spec, step, run);
         let outputs = self.patiently(abort, || self.store.outputs(&job.key, &needed)).await?;
-        let ended = match prompt::call(&job.spec, step, run, &outputs) {
-            Ok(call) => self.ask(job, call, abort).await?,
-            Err(error) => Ended::Erred(error),
-        };
+        match prompt::call(&job.spec, step, run, &outputs) {
+            Ok(call) => self.ask(job, call, abort).await,
+            Err(error) => {
+                let unsent = CallEnd::Unsent(CallId::first_of(job.lease.attempt_id));
+                Ok((Ended::Erred(error), unsent))
+            }
+        }
+    }
+
+    /// Stores how the attempt ended, together with its last call.
+    async fn store_end(
+        &self,
+        job: &Claimed,
+        ended: Ended,
+        call: CallEnd,
+        abort: &CancellationToken,
+        may_go_on: impl Fn() -> bool,
+    ) -> Result<After, StoreError> {
         match ended {
             Ended::Succeeded(result) => {
                 let next_attempt = may_go_on().then(AttemptId::new);
-                let state = self.finish(job, result, next_attempt, abort).await?;
+                // The answer was paid for, so it waits for a database that is away.
+                let finish = || self.store.finish(job, result.clone(), next_attempt, call.clone());
+                let state = self.patiently(abort, finish).await?;
                 Ok(after(job, state))
             }
-            Ended::Erred(error) => self.erred(job, error, abort).await,
+            Ended::Erred(error) => self.erred(job, error, call, abort).await,
             Ended::Aborted => {
                 // Whoever took the job away has moved it already, or this process is stopping.
-                self.store.release(job).await?;
+                self.store.release(job, call).await?;
                 Ok(After::Left)
-            }
-        }
-    }
-
-    /// Stores a result, waiting for a database that is away: the answer was paid for.
-    async fn finish(
-        &self,
-        job: &Claimed,
-        result: StepResult,
-        next_attempt: Option<AttemptId>,
-        abort: &CancellationToken,
-    ) -> Result<JobState, StoreError> {
-        let store = || self.store.finish(job, result.clone(), next_attempt);
-        match self.patiently(abort, store).await {
-            // Lost, or stored by a try whose reply was lost: then the row carries the next attempt already.
-            Err(error) if error.is_lease_lost() && next_attempt.is_some() => {
-                let view = self.store.job(&job.key, None).await?;
-                if view.state.attempt_id == next_attempt { Ok(view.state) } else { Err(error) }
-            }
-            stored => stored,
-        }
-    }
-
-    /// Asks the model, as often as the provider pauses its answer, and settles every request.
-    async fn ask(
-        &self,
-        job: &Claimed,
-        call: Call,
-        abort: &CancellationToken,
-    ) -> Result<Ended, StoreError> {
-        let (mut call, mut answer, mut cost) = (call, None::<Reply>, Some(Usd::ZERO));
-        loop {
-            let call_id = self.patiently(abort, || self.store.start_call(job, &call.model)).await?;
-            let partial = Partial::default();
-            let asked = tokio::select! {
-                asked = self.model.ask(&call, &partial) => Some(asked),
-                () = abort.cancelled() => None,
-            };
-            match asked {
-                None => {
-                    self.settle(job, call_id, &self.cut_short(job, &call, &partial, None)).await;
-                    return Ok(Ended::Aborted);
-                }
-                Some(Err(error)) => {
-                    let settlement = self.cut_short(job, &call, &partial, Some(&error));
-                    self.settle(job, call_id, &settlement).await;
-                    return Ok(Ended::Erred(error));
-                }
-                Some(Ok(reply)) => {
-                    let spent = self.price(job, &reply);
-                    cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
-                    self.settle(job, call_id, &answered(&reply, spent)).await;
-                    let next = call.continued(&reply);
-                    let whole = match answer.take() {
-                        Some(begun) => begun.followed_by(reply),
-                        None => reply,
-                    };
-                    match next {
-                        Some(next) => (call, answer) = (next, Some(whole)),
-                        None if whole.is_paused() => return Ok(Ended::Erred(paused_too_often())),
-                        None => return Ok(Ended::Succeeded(result(whole, cost))),
-                    }
-                }
             }
         }
     }
@@ -227,69 +206,29 @@ impl Steps {
         &self,
         job: &Claimed,
         error: ModelError,
+        call: CallEnd,
         abort: &CancellationToken,
     ) -> Result<After, StoreError> {
         let message = String::from(error.message);
         let failure = failure(job, error.reason, message, error.request_id);
         // The provider's words may quote a prompt, so they go to the job and not to the log.
         tracing::info!(reason = ?failure.reason, retry = ?error.retry, "the attempt ended with an error");
-        let store = &self.store;
-        let stored = match error.retry {
-            Retry::After(after) => {
-                self.patiently(abort, || store.delay(job, failure.clone(), Some(after))).await
+        let reason = failure.reason.word();
+        event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.provider.errors = 1_u64, reason);
+        let after = match error.retry {
+            Retry::After(after) => Some(after),
+            Retry::Backoff => None,
+            Retry::Never => {
+                let fail = || self.store.fail(job, failure.clone(), Some(call.clone()));
+                return self.patiently(abort, fail).await.map(|_| After::Left);
             }
-            Retry::Backoff => {
-                self.patiently(abort, || store.delay(job, failure.clone(), None)).await
-            }
-            Retry::Never => self.patiently(abort, || store.fail(job, failure.clone())).await,
         };
-        stored.map(|_| After::Left)
-    }
-
-    /// What is known of a call that was dropped or failed.
-    fn cut_short(
-        &self,
-        job: &Claimed,
-        call: &Call,
-        partial: &Partial,
-        error: Option<&ModelError>,
-    ) -> Settlement {
-        let seen = partial.seen();
-        let usage = error.and_then(|error| error.usage).or(seen.usage);
-        let model = seen.model.as_deref().unwrap_or(&call.model);
-        let on = job.state.updated_at.date_naive();
-        let cost_usd = usage.and_then(|usage| self.model.find_cost(model, &usage, seen.tier, on));
-        Settlement {
-            outcome: if error.is_some() { CallOutcome::Failed } else { CallOutcome::Aborted },
-            usage,
-            cost_usd,
-            provider_request_id: error
-                .and_then(|error| error.request_id.clone())
-                .or(seen.request_id),
-            error: error.map(|error| error.message.to_string()),
-            partial_output: Some(seen.text).filter(|text| !text.is_empty()),
-        }
-    }
-
-    fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {
-        let on = job.state.updated_at.date_naive();
-        self.model.find_cost(&reply.model, &reply.usage, reply.tier, on)
-    }
-
-    async fn settle(&self, job: &Claimed, call_id: CallId, settlement: &Settlement) {
-        let mut tried = 1;
-        while let Err(error) = self.store.settle_call(&job.key, call_id, settlement).await {
-            if tried == SETTLE_TRIES || !matches!(error, StoreError::Unavailable(_)) {
-                tracing::error!(%call_id, error = &error as &dyn Error, "could not settle a call");
-                return;
-            }
-            tokio::time::sleep(pause(tried)).await;
-            tried += 1;
-        }
+        let delay = || self.store.delay(job, failure.clone(), after, call.clone());
+        self.patiently(abort, delay).await.map(|_| After::Left)
     }
 
     /// Tries again for as long as the database is away; its answer decides, or the end of this process.
-    async fn patiently<T, F>(
+    pub(super) async fn patiently<T, F>(
         &self,
         abort: &CancellationToken,
         mut write: impl FnMut() -> F,
@@ -317,7 +256,7 @@ impl Steps {
     }
 }
 
-fn pause(tried: u32) -> Duration {
+pub(super) fn pause(tried: u32) -> Duration {
     (Duration::from_millis(100) * 2_u32.saturating_pow(tried.min(8))).min(PAUSE_MAX)
 }
 
@@ -331,39 +270,6 @@ fn after(job: &Claimed, state: JobState) -> After {
             After::GoOn(Box::new(Claimed { lease, state, ..job.clone() }))
         }
         _ => After::Left,
-    }
-}
-
-fn paused_too_often() -> ModelError {
-    ModelError {
-        reason: Reason::ModelStopped,
-        retry: Retry::Never,
-        message: "the provider paused the answer too often".into(),
-        request_id: None,
-        usage: None,
-    }
-}
-
-fn answered(reply: &Reply, cost_usd: Option<Usd>) -> Settlement {
-    Settlement {
-        outcome: CallOutcome::Answered,
-        usage: Some(reply.usage),
-        cost_usd,
-        provider_request_id: reply.request_id.clone(),
-        error: None,
-        partial_output: None,
-    }
-}
-
-fn result(reply: Reply, cost_usd: Option<Usd>) -> StepResult {
-    StepResult {
-        output: reply.text,
-        content: reply.content.get().to_owned(),
-        citations: reply.citations,
-        usage: reply.usage,
-        cost_usd,
-        model: reply.model,
-        stop_reason: reply.stop_reason,
     }
 }
 

@@ -1,12 +1,16 @@
 //! Submit: check, freeze the defaults, store; and warn of what the job needs that this server does not have.
 
+use std::sync::Arc;
+
+use super::executor::Place;
 use super::{Caller, Engine, EngineError};
 use crate::domain::id::{JobKey, new_job_id};
 use crate::domain::language::is_spoken;
 use crate::domain::spec::{Defaults, Spec, Work};
 use crate::domain::submission::{Submission, TimeoutPolicy};
 use crate::domain::validate::freeze;
-use crate::store::submit::NewJob;
+use crate::store::StoreError;
+use crate::store::submit::{NewJob, Stored};
 
 /// What became of a submit.
 #[derive(Clone, Debug)]
@@ -18,7 +22,7 @@ pub struct Submitted {
     /// What it needs that is not configured, a sentence each.
     pub warnings: Vec<String>,
     /// The specification that this submit froze.
-    pub spec: Spec,
+    pub spec: Arc<Spec>,
 }
 
 impl Engine {
@@ -32,13 +36,43 @@ impl Engine {
     ) -> Result<Submitted, EngineError> {
         let defaults =
             Defaults { context: caller.default_context(), ..self.settings.defaults.clone() };
-        let spec = freeze(submission, &defaults).map_err(EngineError::Invalid)?;
+        let spec = Arc::new(freeze(submission, &defaults).map_err(EngineError::Invalid)?);
         let job_id = submission.job_id.clone().unwrap_or_else(new_job_id);
         let key = JobKey::new(&job_id);
         let warnings = self.warnings(&spec);
-        let job = NewJob { key: &key, submission, spec: &spec, traceparent, actor: "client" };
-        let created = !validate_only && self.store.submit(&job).await?;
+        let job = NewJob {
+            key: key.clone(),
+            content: submission.content(),
+            spec: Arc::clone(&spec),
+            traceparent: traceparent.map(str::to_owned),
+            actor: "client",
+            claimer: None,
+        };
+        let created = !validate_only && self.store_job(job).await?;
         Ok(Submitted { key, created, warnings, spec })
+    }
+
+    /// Stores the job, and where there is room takes it in hand at once; answers whether it was made now.
+    async fn store_job(&self, job: NewJob) -> Result<bool, StoreError> {
+        let (store, place) = (self.store.clone(), self.executor.find_place());
+        let claimer = place.as_ref().map(Place::executor_id);
+        // To its end also when the client has gone: what was claimed for a place must come into it.
+        let storing = tokio::spawn(async move {
+            match store.submit(NewJob { claimer, ..job }).await? {
+                Stored::Claimed(claimed) => {
+                    if let Some(place) = place {
+                        place.take(*claimed);
+                    }
+                    Ok(true)
+                }
+                Stored::Waits => Ok(true),
+                Stored::Existed => Ok(false),
+            }
+        });
+        match storing.await {
+            Ok(stored) => stored,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
     }
 
     fn warnings(&self, spec: &Spec) -> Vec<String> {

@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Level, event};
 
 use crate::store::sweep::{BATCH_MAX, Judging, Sweep};
 use crate::store::{Store, StoreError};
+use crate::telemetry::METRIC;
 
 /// A round ends after so many batches of one kind, so that no kind starves another.
 const BATCHES_MAX: usize = 20;
@@ -100,9 +102,9 @@ impl Sweeper {
             }
             let age = self.swept_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
             let age_seconds = age.as_secs_f64();
-            tracing::event!(
-                target: "longhaul::metric",
-                tracing::Level::TRACE,
+            event!(
+                target: METRIC,
+                Level::TRACE,
                 gauge.longhaul.sweep.age_seconds = age_seconds
             );
             if is_old != (age > limit) {
@@ -146,6 +148,9 @@ impl Sweeper {
         let swept = self.run_once(self.judging(began_at)).await;
         if swept != Swept::default() {
             tracing::debug!(?swept, "swept");
+        }
+        if let Ok(lost @ 1..) = u64::try_from(swept.lost) {
+            event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.recoveries = lost);
         }
         swept
     }

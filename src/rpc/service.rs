@@ -105,8 +105,10 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ControlRequest>,
     ) -> Result<Response<proto::ControlResponse>, Status> {
-        let (key, command) = request::command(request.into_inner()).map_err(status::invalid)?;
-        let changed = self.engine.control(&key, command, Caller::Grpc).await;
+        let mut request = request.into_inner();
+        let request_id = Some(std::mem::take(&mut request.request_id)).filter(|id| !id.is_empty());
+        let (key, command) = request::command(request).map_err(status::invalid)?;
+        let changed = self.engine.control(&key, command, Caller::Grpc, request_id).await;
         let changed = changed.map_err(|error| status::failed(error, &key))?;
         let job = self.shown(&key).await?;
         Ok(Response::new(proto::ControlResponse { job: Some(job), changed }))

@@ -5,11 +5,11 @@
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::control::{Request, find_answer};
 use super::transition::{Acted, lock, read_spec};
-use super::{Store, StoreError, retried};
+use super::{Store, StoreError, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
 use crate::domain::decide::meant_approval;
 use crate::domain::event::Decision;
@@ -17,7 +17,7 @@ use crate::domain::id::{ApprovalId, JobKey};
 use crate::domain::job::{JobState, Status};
 use crate::domain::money::Usd;
 use crate::domain::spec::Spec;
-use crate::domain::state::{Action, Ballot};
+use crate::domain::state::{self, Action, Ballot};
 
 /// A decision as it comes in through a door.
 #[derive(Clone, Debug)]
@@ -71,14 +71,32 @@ pub struct LinkedApproval {
 
 impl Store {
     /// Takes a decision, whichever door it comes through.
-    pub async fn decide(&self, key: &JobKey, vote: &Vote) -> Result<Acted, StoreError> {
-        retried(|| self.decide_once(key, vote)).await
+    pub async fn decide(
+        &self,
+        key: &JobKey,
+        vote: &Vote,
+        request: Option<&Request>,
+    ) -> Result<Acted, StoreError> {
+        retried(|| self.decide_once(key, vote, request)).await
     }
 
-    async fn decide_once(&self, key: &JobKey, vote: &Vote) -> Result<Acted, StoreError> {
+    async fn decide_once(
+        &self,
+        key: &JobKey,
+        vote: &Vote,
+        request: Option<&Request>,
+    ) -> Result<Acted, StoreError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock(&mut tx, key).await?;
-        let meant = meant_approval(&locked.state, vote.approval_id)?;
+        if let Some(changed) = find_answer(&mut tx, key, request).await? {
+            return Ok(Acted { state: locked.state, changed });
+        }
+        let meant = match meant_approval(&locked.state, vote.approval_id) {
+            Ok(meant) => meant,
+            Err(refusal) => {
+                return self.commit(tx, key, locked.state, Err(refusal), request).await;
+            }
+        };
         let (approval_id, status) = read_approval(&mut tx, key, meant).await?;
         let votes = read_decisions(&mut tx, key, approval_id).await?;
         let spec = read_spec(&mut tx, key).await?;
@@ -91,7 +109,9 @@ impl Store {
             door: vote.door,
             comment: vote.comment.clone(),
         };
-        self.decide_and_commit(tx, key, locked, &spec, Action::Vote(ballot), &vote.voter).await
+        let action = Action::Vote(ballot);
+        let decided = state::next(&locked.state, &spec, action, &vote.voter, locked.now);
+        self.commit(tx, key, locked.state, decided, request).await
     }
 
     /// The approval behind a link, if the token opens one.
@@ -102,7 +122,7 @@ impl Store {
         let mut tx = self.snapshot().await?;
         let Some(row) = sqlx::query!(
             r#"-- find_linked_approval
-            select j.job_id, to_jsonb(j) as "state!: Json<JobState>", s.spec as "spec: Json<Spec>",
+            select j.job_id, to_jsonb(j) as "state!", s.spec, j.spec_version,
               a.approval_id, a.step, a.status, a.quorum, l.approver, l.verdict, j.created_at,
               -- What is decided on: the last output before the approval, as it is now.
               (select c.output from longhaul.checkpoint c
@@ -128,12 +148,13 @@ impl Store {
             return Ok(None);
         };
         let key = JobKey::new(&row.job_id);
+        check_version(&key, row.spec_version)?;
         let approval_id = ApprovalId(row.approval_id);
         let decisions = read_decisions(&mut tx, &key, approval_id).await?;
         Ok(Some(LinkedApproval {
             key,
-            state: row.state.0,
-            spec: row.spec.0,
+            state: read_json("job", row.state)?,
+            spec: read_json("job_spec", row.spec)?,
             approval_id,
             step: row.step,
             status: word("approval", &row.status)?,

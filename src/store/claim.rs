@@ -9,12 +9,14 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
+use sqlx::types::Json;
 
 use super::executor::Held;
+use super::ledger::{CallEnd, Line};
 use super::sweep::set_aside;
-use super::transition::{Written, write};
-use super::wake::Woken;
-use super::{Store, StoreError, read_json};
+use super::write::Written;
+use super::writer::Work;
+use super::{Store, StoreError, bounded, read_json};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{Failure, JobState, Lease, StepResult};
 use crate::domain::spec::{self, Spec};
@@ -35,73 +37,41 @@ pub struct Claimed {
     pub traceparent: Option<String>,
 }
 
+/// What an executor asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct ClaimRequest {
+    /// Who asks; without a living lease it gets nothing.
+    pub executor_id: ExecutorId,
+    /// The most jobs it has room for.
+    pub limit: usize,
+    /// Whether it has a job on its last attempt in hand already.
+    pub holds_last_attempt: bool,
+}
+
 impl Store {
-    /// Takes up to so many jobs from the queue, the most urgent and oldest first.
+    /// Takes jobs from the queue, the most urgent and oldest first.
     ///
     /// At most one of them is on its last attempt, so that a job which kills its executors takes no others with it.
-    pub async fn claim(
-        &self,
-        executor_id: ExecutorId,
-        limit: usize,
-        holds_last_attempt: bool,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        match self.claim_once(executor_id, limit, holds_last_attempt).await {
-            // The next look claims them.
-            Err(error) if error.is_undone() => Ok(Vec::new()),
-            result => result,
-        }
-    }
-
-    async fn claim_once(
-        &self,
-        executor_id: ExecutorId,
-        limit: usize,
-        holds_last_attempt: bool,
-    ) -> Result<Vec<Claimed>, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        let rows = lock_claimable(&mut tx, executor_id, limit, holds_last_attempt).await?;
-        let mut holds_last_attempt = holds_last_attempt;
-        let mut claims = Vec::new();
-        for row in rows {
-            let key = JobKey::new(&row.job_id);
-            let claim = match row.into_claim(executor_id) {
-                Ok(claim) => claim,
-                Err(error) => {
-                    tracing::error!(job_id = key.job_id(), %error, "could not read a job; it is set aside");
-                    set_aside(&mut tx, &key).await?;
-                    continue;
-                }
-            };
-            let is_last_attempt = claim.from.is_on_last_attempt(claim.spec.max_attempts);
-            if is_last_attempt && std::mem::replace(&mut holds_last_attempt, true) {
-                continue;
-            }
-            claims.push((key, claim));
-        }
-        let written: Vec<Written<'_>> = claims
-            .iter()
-            .map(|(key, claim)| Written::new(key, &claim.from, &claim.transition))
-            .collect();
-        if !written.is_empty() {
-            write(&mut tx, &written).await?;
-        }
-        tx.commit().await?;
-        let claimed = claims.into_iter().map(|(key, claim)| {
-            self.wake.job_changed(&key, Woken::default());
-            claim.into_claimed(key)
-        });
-        Ok(claimed.collect())
+    pub async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, StoreError> {
+        self.claim_soon(request).await
     }
 
     /// Stores a step's result; with a next attempt's id the same executor goes straight on, if the next step lets it.
+    ///
+    /// A try whose reply was lost has stored it: then the row is as that try, or whatever came after it, left it.
     pub async fn finish(
         &self,
         job: &Claimed,
         result: StepResult,
         next_attempt: Option<AttemptId>,
+        call: CallEnd,
     ) -> Result<JobState, StoreError> {
         let result = Box::new(result);
-        self.move_held(job, Action::Finish { lease: job.lease, result, next_attempt }).await
+        let action = Action::Finish { lease: job.lease, result, next_attempt };
+        match self.move_held(job, action, Some(call)).await {
+            Err(error) if error.is_lease_lost() => self.find_finished(job).await?.ok_or(error),
+            finished => finished,
+        }
     }
 
     /// Parks the job after an error that passes by itself.
@@ -110,19 +80,26 @@ impl Store {
         job: &Claimed,
         failure: Failure,
         after: Option<Duration>,
+        call: CallEnd,
     ) -> Result<JobState, StoreError> {
         let jitter = rand::random::<f64>();
-        self.move_held(job, Action::Delay { lease: job.lease, failure, after, jitter }).await
+        let action = Action::Delay { lease: job.lease, failure, after, jitter };
+        self.move_held(job, action, Some(call)).await
     }
 
-    /// Ends the job because of an error.
-    pub async fn fail(&self, job: &Claimed, failure: Failure) -> Result<JobState, StoreError> {
-        self.move_held(job, Action::Fail { lease: job.lease, failure }).await
+    /// Ends the job because of an error; its call may have been settled already.
+    pub async fn fail(
+        &self,
+        job: &Claimed,
+        failure: Failure,
+        call: Option<CallEnd>,
+    ) -> Result<JobState, StoreError> {
+        self.move_held(job, Action::Fail { lease: job.lease, failure }, call).await
     }
 
     /// Gives the job back, uncounted.
-    pub async fn release(&self, job: &Claimed) -> Result<JobState, StoreError> {
-        self.move_held(job, Action::Release { lease: job.lease }).await
+    pub async fn release(&self, job: &Claimed, call: CallEnd) -> Result<JobState, StoreError> {
+        self.move_held(job, Action::Release { lease: job.lease }, Some(call)).await
     }
 
     /// Gives back a job whose claim is not known to its executor, uncounted.
@@ -133,12 +110,39 @@ impl Store {
 
     /// Counts the attempt as lost, where nothing else can be stored of it.
     pub async fn lose(&self, job: &Claimed) -> Result<JobState, StoreError> {
-        self.move_held(job, Action::Lose { lease: job.lease }).await
+        self.move_held(job, Action::Lose { lease: job.lease }, None).await
     }
 
-    async fn move_held(&self, job: &Claimed, action: Action) -> Result<JobState, StoreError> {
-        let acted = self.act(&job.key, Some(&job.spec), &action, "executor").await?;
-        Ok(acted.state)
+    /// Moves a job under its lease; how its call ended is written whether the lease still holds or not.
+    async fn move_held(
+        &self,
+        job: &Claimed,
+        action: Action,
+        call: Option<CallEnd>,
+    ) -> Result<JobState, StoreError> {
+        let work = Work::Move { spec: Arc::clone(&job.spec), action };
+        let lines = call.map(|call| Line::ended(&job.key, call)).into_iter().collect();
+        let state = self.write_soon(&job.key, work, lines).await?;
+        state.ok_or_else(|| Refusal::LeaseLost.into())
+    }
+
+    /// The job as it is now, if the attempt at hand has stored its result.
+    async fn find_finished(&self, job: &Claimed) -> Result<Option<JobState>, StoreError> {
+        let state = bounded(
+            sqlx::query_scalar!(
+                r#"-- find_finished
+            select to_jsonb(j) as "state!: Json<JobState>" from longhaul.job j
+            where j.shard = $1 and j.job_id = $2 and exists (
+              select from longhaul.checkpoint c
+              where c.shard = j.shard and c.job_id = j.job_id and c.attempt_id = $3)"#,
+                job.key.shard(),
+                job.key.job_id(),
+                job.lease.attempt_id.0,
+            )
+            .fetch_optional(&self.pool),
+        )
+        .await?;
+        Ok(state.map(|state| state.0))
     }
 }
 
@@ -151,8 +155,9 @@ struct Row {
     now: DateTime<Utc>,
 }
 
-/// A claim in the making.
-struct Claim {
+/// A job that is claimed with the transaction at hand.
+pub(super) struct Claimable {
+    key: JobKey,
     from: JobState,
     transition: Transition,
     lease: Lease,
@@ -160,8 +165,34 @@ struct Claim {
     traceparent: Option<String>,
 }
 
+/// Locks jobs of the queue and decides about them; one that cannot be read is set aside.
+pub(super) async fn claim_rows(
+    tx: &mut PgConnection,
+    request: &ClaimRequest,
+) -> Result<Vec<Claimable>, StoreError> {
+    let mut holds_last_attempt = request.holds_last_attempt;
+    let mut claims = Vec::new();
+    for row in lock_claimable(tx, request).await? {
+        let key = JobKey::new(&row.job_id);
+        let claim = match row.into_claim(key.clone(), request.executor_id) {
+            Ok(claim) => claim,
+            Err(error) => {
+                tracing::error!(job_id = key.job_id(), %error, "could not read a job; it is set aside");
+                set_aside(tx, &key).await?;
+                continue;
+            }
+        };
+        let is_last_attempt = claim.from.is_on_last_attempt(claim.spec.max_attempts);
+        if is_last_attempt && std::mem::replace(&mut holds_last_attempt, true) {
+            continue;
+        }
+        claims.push(claim);
+    }
+    Ok(claims)
+}
+
 impl Row {
-    fn into_claim(self, executor_id: ExecutorId) -> Result<Claim, StoreError> {
+    fn into_claim(self, key: JobKey, executor_id: ExecutorId) -> Result<Claimable, StoreError> {
         let from: JobState = read_json("job", self.state)?;
         let spec: Spec = read_json("job_spec", self.spec)?;
         let attempt_id = AttemptId::new();
@@ -169,14 +200,18 @@ impl Row {
         let transition = state::next(&from, &spec, action, "executor", self.now)?;
         let transition = transition.ok_or(Refusal::Conflict { status: from.status })?;
         let lease = Lease { executor_id, epoch: transition.state.epoch, attempt_id };
-        Ok(Claim { from, transition, lease, spec, traceparent: self.traceparent })
+        Ok(Claimable { key, from, transition, lease, spec, traceparent: self.traceparent })
     }
 }
 
-impl Claim {
-    fn into_claimed(self, key: JobKey) -> Claimed {
+impl Claimable {
+    pub(super) fn written(&self) -> Written<'_> {
+        Written::new(&self.key, &self.from, &self.transition).beginning(&self.from, &self.spec)
+    }
+
+    pub(super) fn into_claimed(self) -> Claimed {
         Claimed {
-            key,
+            key: self.key,
             lease: self.lease,
             state: self.transition.state,
             spec: Arc::new(self.spec),
@@ -187,9 +222,7 @@ impl Claim {
 
 async fn lock_claimable(
     tx: &mut PgConnection,
-    executor_id: ExecutorId,
-    limit: usize,
-    holds_last_attempt: bool,
+    request: &ClaimRequest,
 ) -> Result<Vec<Row>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
@@ -207,9 +240,9 @@ async fn lock_claimable(
         limit $2
         for update of j skip locked"#,
         spec::VERSION,
-        i64::try_from(limit).unwrap_or(i64::MAX),
-        holds_last_attempt,
-        executor_id.0,
+        i64::try_from(request.limit).unwrap_or(i64::MAX),
+        request.holds_last_attempt,
+        request.executor_id.0,
     );
     Ok(rows.fetch_all(tx).await?)
 }

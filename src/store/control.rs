@@ -1,19 +1,48 @@
-//! Control: the actions of people on one job.
+//! Control: the actions of people on one job, and the answers to those that came with an id of their own.
+//!
+//! An answer is written in the transaction of its action, and looked for after the job's row is locked:
+//! of two requests with one id that come at once, the second finds the answer of the first.
+//! A request that died before its commit left no answer, and is done as if it were the first.
 
-use super::transition::Acted;
-use super::{Store, StoreError};
+use serde_json::Value;
+use sqlx::PgConnection;
+
+use super::transition::{Acted, lock, read_spec};
+use super::{Store, StoreError, read_json, retried};
 use crate::domain::id::JobKey;
-use crate::domain::state::Action;
+use crate::domain::state::{self, Action, Refusal, Transition};
+
+/// An action as a client asked for it under an id of its own: the same id gets the same answer.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The id, unique within the job.
+    pub request_id: String,
+    /// Which action.
+    pub action: &'static str,
+    /// Equal for two requests that ask the same.
+    pub fingerprint: Vec<u8>,
+}
 
 impl Store {
     /// Holds the job where it is; `now` aborts the attempt in hand.
-    pub async fn pause(&self, key: &JobKey, now: bool, actor: &str) -> Result<Acted, StoreError> {
-        self.act(key, None, &Action::Pause { now }, actor).await
+    pub async fn pause(
+        &self,
+        key: &JobKey,
+        now: bool,
+        actor: &str,
+        request: Option<&Request>,
+    ) -> Result<Acted, StoreError> {
+        self.control(key, &Action::Pause { now }, actor, request).await
     }
 
     /// Lets a paused job go on.
-    pub async fn resume(&self, key: &JobKey, actor: &str) -> Result<Acted, StoreError> {
-        self.act(key, None, &Action::Resume, actor).await
+    pub async fn resume(
+        &self,
+        key: &JobKey,
+        actor: &str,
+        request: Option<&Request>,
+    ) -> Result<Acted, StoreError> {
+        self.control(key, &Action::Resume, actor, request).await
     }
 
     /// Ends the job.
@@ -22,9 +51,10 @@ impl Store {
         key: &JobKey,
         comment: &str,
         actor: &str,
+        request: Option<&Request>,
     ) -> Result<Acted, StoreError> {
         let comment = comment.to_owned();
-        self.act(key, None, &Action::Cancel { comment }, actor).await
+        self.control(key, &Action::Cancel { comment }, actor, request).await
     }
 
     /// Begins the job again.
@@ -33,7 +63,100 @@ impl Store {
         key: &JobKey,
         from_step: Option<i32>,
         actor: &str,
+        request: Option<&Request>,
     ) -> Result<Acted, StoreError> {
-        self.act(key, None, &Action::Retry { from_step }, actor).await
+        self.control(key, &Action::Retry { from_step }, actor, request).await
     }
+
+    async fn control(
+        &self,
+        key: &JobKey,
+        action: &Action,
+        actor: &str,
+        request: Option<&Request>,
+    ) -> Result<Acted, StoreError> {
+        retried(|| self.control_once(key, action.clone(), actor, request)).await
+    }
+
+    async fn control_once(
+        &self,
+        key: &JobKey,
+        action: Action,
+        actor: &str,
+        request: Option<&Request>,
+    ) -> Result<Acted, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, key).await?;
+        if let Some(changed) = find_answer(&mut tx, key, request).await? {
+            return Ok(Acted { state: locked.state, changed });
+        }
+        let spec = read_spec(&mut tx, key).await?;
+        let decided = state::next(&locked.state, &spec, action, actor, locked.now);
+        self.commit(tx, key, locked.state, decided, request).await
+    }
+}
+
+/// What a request was answered, if it was: whether it changed anything, or the error that refused it.
+pub(super) async fn find_answer(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    request: Option<&Request>,
+) -> Result<Option<bool>, StoreError> {
+    let Some(request) = request else { return Ok(None) };
+    let row = sqlx::query!(
+        r#"-- find_answer
+        select action, fingerprint, changed, refusal as "refusal: Value" from longhaul.control_request
+        where shard = $1 and job_id = $2 and request_id = $3"#,
+        key.shard(),
+        key.job_id(),
+        request.request_id,
+    )
+    .fetch_optional(tx)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    if row.fingerprint != request.fingerprint {
+        return Err(StoreError::RequestIdConflict { key: key.clone(), action: row.action });
+    }
+    match (row.changed, row.refusal) {
+        (Some(changed), _) => Ok(Some(changed)),
+        (None, refusal) => {
+            let refusal: Refusal = read_json("control_request", refusal.unwrap_or_default())?;
+            Err(refusal.into())
+        }
+    }
+}
+
+/// Keeps what a request is answered, also a refusal by the state machine.
+pub(super) async fn keep_answer(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    request: &Request,
+    decided: &Result<Option<Transition>, Refusal>,
+) -> Result<(), StoreError> {
+    // A request that is wrong in itself may be mended and sent again under its id.
+    if matches!(decided, Err(Refusal::StepOutOfRange { .. })) {
+        return Ok(());
+    }
+    let changed = decided.as_ref().ok().map(Option::is_some);
+    let refusal = decided.as_ref().err().map(serde_json::to_value).transpose();
+    let refusal = refusal.map_err(|error| StoreError::Corrupt {
+        table: "control_request",
+        what: error.to_string(),
+    })?;
+    sqlx::query!(
+        "-- keep_answer
+        insert into longhaul.control_request
+          (shard, job_id, request_id, action, fingerprint, changed, refusal, created_at)
+        values ($1, $2, $3, $4, $5, $6, $7, longhaul.now())",
+        key.shard(),
+        key.job_id(),
+        request.request_id,
+        request.action,
+        request.fingerprint,
+        changed,
+        refusal,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }

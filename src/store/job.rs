@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgTransaction};
 
 use super::approval::{read_decisions, word};
-use super::{Store, StoreError, bounded};
+use super::{Store, StoreError, bounded, check_version, read_json};
 use crate::domain::approval::ApprovalStatus;
 use crate::domain::event::{Decision, Delivery, NoticeKind};
 use crate::domain::id::{ApprovalId, JobKey};
@@ -173,7 +173,7 @@ impl Store {
 async fn read_row(tx: &mut PgConnection, key: &JobKey) -> Result<JobView, StoreError> {
     let row = sqlx::query!(
         r#"-- read_job
-        select to_jsonb(j) as "state!: Json<JobState>", s.spec as "spec: Json<Spec>", j.created_at,
+        select to_jsonb(j) as "state!", s.spec, j.spec_version, j.created_at,
           coalesce(j.lease_expires_at, e.lease_expires_at) as lease_expires_at
         from longhaul.job j
         join longhaul.job_spec s using (shard, job_id)
@@ -185,10 +185,11 @@ async fn read_row(tx: &mut PgConnection, key: &JobKey) -> Result<JobView, StoreE
     .fetch_optional(tx)
     .await?
     .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+    check_version(key, row.spec_version)?;
     Ok(JobView {
         key: key.clone(),
-        state: row.state.0,
-        spec: row.spec.0,
+        state: read_json("job", row.state)?,
+        spec: read_json("job_spec", row.spec)?,
         lease_expires_at: row.lease_expires_at,
         created_at: row.created_at,
         done: BTreeMap::new(),

@@ -1,16 +1,18 @@
 //! The ledger: a row before every request to the model provider, settled when its end is known.
 //!
-//! Beginning a call needs the lease, so that none is begun after a cancel or by a stale executor;
-//! settling one needs only its id, so that what a lost or cancelled call used still lands.
+//! Beginning a call needs the lease, so that none is begun after a cancel or by a stale executor:
+//! the first call of an attempt is written with the claim or the checkpoint that begins the attempt.
+//! Settling one needs only its id, so that what a lost or cancelled call used still lands.
 
 use serde::{Deserialize, Serialize};
-use sqlx::types::Json;
+use sqlx::PgConnection;
 
 use super::claim::Claimed;
-use super::{Store, StoreError, bounded};
-use crate::domain::id::{CallId, JobKey};
+use super::write::encode;
+use super::writer::Work;
+use super::{Store, StoreError};
+use crate::domain::id::{AttemptId, CallId, ExecutorId, JobKey};
 use crate::domain::money::{Usage, Usd};
-use crate::domain::state::Refusal;
 use crate::domain::word::Word;
 
 /// How a call ended.
@@ -32,7 +34,7 @@ pub enum CallOutcome {
 impl Word for CallOutcome {}
 
 /// What is known of a call at its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Settlement {
     /// How it ended.
     pub outcome: CallOutcome,
@@ -48,69 +50,154 @@ pub struct Settlement {
     pub partial_output: Option<String>,
 }
 
+/// What is written of one call.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Line {
+    shard: i16,
+    job_id: String,
+    call_id: CallId,
+    #[serde(flatten)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum What {
+    Started {
+        step: i32,
+        revision: i32,
+        attempt_id: AttemptId,
+        executor_id: ExecutorId,
+        epoch: i32,
+        model: String,
+    },
+    Noted {
+        partial_output: String,
+    },
+    Unsent,
+    Settled(Settlement),
+}
+
+/// What became of a call, to be written with the move that ends its attempt.
+#[derive(Clone, Debug)]
+pub enum CallEnd {
+    /// It was answered, failed or given up.
+    Settled(CallId, Settlement),
+    /// It never left, so its row is taken back.
+    Unsent(CallId),
+}
+
 impl Store {
-    /// Writes the row of a request that is about to leave, if the lease still holds.
-    pub async fn start_call(&self, job: &Claimed, model: &str) -> Result<CallId, StoreError> {
-        let call_id = CallId::new();
-        let written = bounded(sqlx::query!(
-            "-- start_call
-            insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id,
-              executor_id, epoch, model, started_at)
-            select h.shard, h.job_id, $3, h.current_step, h.revision, h.attempt_id, h.executor_id, h.epoch,
-              $7, longhaul.now()
-            from (
-              -- The lock makes a cancel wait for this row, or this row find the cancel.
-              select j.shard, j.job_id, j.current_step, j.revision, j.attempt_id, j.executor_id, j.epoch
-              from longhaul.job j
-              where j.shard = $1 and j.job_id = $2 and j.status = 'running'
-                and j.executor_id = $4 and j.epoch = $5 and j.attempt_id = $6
-              for no key update
-            ) h
-            -- An executor whose lease is over begins nothing.
-            where exists (select from longhaul.executor e
-              where e.executor_id = h.executor_id and e.lease_expires_at > longhaul.now())",
-            job.key.shard(),
-            job.key.job_id(),
-            call_id.0,
-            job.lease.executor_id.0,
-            job.lease.epoch,
-            job.lease.attempt_id.0,
-            model,
-        )
-        .execute(&self.pool))
-        .await?;
-        if written.rows_affected() == 0 {
-            return Err(Refusal::LeaseLost.into());
-        }
-        Ok(call_id)
+    /// Writes the row of a further request of the same attempt, if the lease still holds,
+    /// together with the end of the request before.
+    ///
+    /// `call_id` is made by the caller, so that a try whose reply was lost can be repeated.
+    pub async fn continue_call(
+        &self,
+        job: &Claimed,
+        ended: CallEnd,
+        call_id: CallId,
+        model: &str,
+    ) -> Result<(), StoreError> {
+        let start = Line::started(job, call_id, model);
+        let work = Work::Call { lease: job.lease, start };
+        self.write_soon(&job.key, work, vec![Line::ended(&job.key, ended)]).await.map(|_| ())
     }
 
     /// Writes how a call ended; one that the sweeper had given up for lost is corrected.
-    pub async fn settle_call(
+    pub async fn end_call(&self, key: &JobKey, ended: CallEnd) -> Result<(), StoreError> {
+        self.write_soon(key, Work::Ledger, vec![Line::ended(key, ended)]).await.map(|_| ())
+    }
+
+    /// Keeps the text that has arrived so far, for the case that nobody is left to settle the call.
+    pub async fn note_partial(
         &self,
         key: &JobKey,
         call_id: CallId,
-        settlement: &Settlement,
+        text: &str,
     ) -> Result<(), StoreError> {
-        bounded(
-            sqlx::query!(
-                "-- settle_call
-            update longhaul.model_call set outcome = $4, settled_at = longhaul.now(), usage = $5,
-              cost_usd = $6, provider_request_id = $7, error = $8, partial_output = $9
-            where shard = $1 and job_id = $2 and call_id = $3 and outcome in ('started', 'lost')",
-                key.shard(),
-                key.job_id(),
-                call_id.0,
-                settlement.outcome.word(),
-                settlement.usage.map(Json) as _,
-                settlement.cost_usd.map(Usd::as_decimal),
-                settlement.provider_request_id,
-                settlement.error,
-                settlement.partial_output,
-            )
-            .execute(&self.pool),
-        )
-        .await?;
-        Ok(())
+        let what = What::Noted { partial_output: storable(text) };
+        let line = Line::new(key, call_id, what);
+        self.write_soon(key, Work::Ledger, vec![line]).await.map(|_| ())
     }
+}
+
+impl Line {
+    fn new(key: &JobKey, call_id: CallId, what: What) -> Self {
+        Self { shard: key.shard(), job_id: key.job_id().to_owned(), call_id, what }
+    }
+
+    /// A call that is about to leave, in the attempt at hand.
+    fn started(job: &Claimed, call_id: CallId, model: &str) -> Self {
+        let what = What::Started {
+            step: job.state.current_step,
+            revision: job.state.revision,
+            attempt_id: job.lease.attempt_id,
+            executor_id: job.lease.executor_id,
+            epoch: job.lease.epoch,
+            model: model.to_owned(),
+        };
+        Self::new(&job.key, call_id, what)
+    }
+
+    /// A call that is over.
+    pub(super) fn ended(key: &JobKey, ended: CallEnd) -> Self {
+        match ended {
+            CallEnd::Unsent(call_id) => Self::new(key, call_id, What::Unsent),
+            CallEnd::Settled(call_id, mut settlement) => {
+                settlement.error = settlement.error.as_deref().map(storable);
+                settlement.partial_output = settlement.partial_output.as_deref().map(storable);
+                Self::new(key, call_id, What::Settled(settlement))
+            }
+        }
+    }
+}
+
+/// Writes what is known of calls: beside that of a call that begins, each by its own id and without a guard,
+/// since it was spent whoever holds the job now.
+pub(super) async fn write_lines(tx: &mut PgConnection, lines: &[&Line]) -> Result<(), StoreError> {
+    sqlx::query!(
+        "-- write_lines
+        with lines as materialized (
+          select * from jsonb_to_recordset($1) as t(shard smallint, job_id text, call_id uuid, kind text,
+            outcome text, usage jsonb, cost_usd numeric, provider_request_id text, error text, partial_output text,
+            step integer, revision integer, attempt_id uuid, executor_id uuid, epoch integer, model text)
+        ),
+        settled as (
+          update longhaul.model_call m set outcome = t.outcome, settled_at = longhaul.now(), usage = t.usage,
+            cost_usd = t.cost_usd, provider_request_id = t.provider_request_id, error = t.error,
+            partial_output = t.partial_output
+          from lines t
+          where t.kind = 'settled' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
+            and m.outcome in ('started', 'lost')
+        ),
+        noted as (
+          update longhaul.model_call m set partial_output = t.partial_output
+          from lines t
+          where t.kind = 'noted' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
+            and m.outcome = 'started'
+        ),
+        -- It turned out that nothing had to be sent.
+        unsent as (
+          delete from longhaul.model_call m using lines t
+          where t.kind = 'unsent' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
+            and m.outcome = 'started'
+        )
+        -- A further call of an attempt whose lease was found to hold; a try whose reply was lost has written it.
+        insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id, executor_id, epoch,
+          model, started_at)
+        select t.shard, t.job_id, t.call_id, t.step, t.revision, t.attempt_id, t.executor_id, t.epoch, t.model,
+          longhaul.now()
+        from lines t where t.kind = 'started'
+        on conflict do nothing",
+        encode(lines)? as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The text without U+0000, which Postgres cannot hold.
+fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{DateTime, Utc};
+use rust_decimal::Decimal;
+use serde::Deserialize as _;
+use serde_json::Value;
 use sqlx::types::Json;
 
 use super::job::{JobView, Spent};
-use super::{Store, StoreError};
+use super::{Store, StoreError, read_json};
 use crate::domain::id::{JobKey, find_job_id_fault};
 use crate::domain::job::{JobState, Status};
 use crate::domain::money::{Usage, Usd};
-use crate::domain::spec::Spec;
+use crate::domain::spec::{self, Spec};
 use crate::domain::word::Word;
 
 /// Which jobs; everything that is set must match.
@@ -64,11 +67,14 @@ impl Store {
     ) -> Result<Vec<JobView>, StoreError> {
         let statuses: Vec<String> = selector.statuses.iter().map(Word::word).collect();
         let labels = serde_json::to_value(&selector.labels).unwrap_or_default();
-        let rows = sqlx::query!(
+        let rows = sqlx::query_as!(
+            Row,
             r#"-- list
             -- cross-shard: a list shows jobs of every shard
-            select j.job_id, to_jsonb(j) as "state!: Json<JobState>", (s.spec - 'steps') || '{"steps": []}' as "spec!: Json<Spec>",
-              j.created_at, coalesce(j.lease_expires_at, e.lease_expires_at) as lease_expires_at,
+            select j.job_id, to_jsonb(j) as "state!", j.spec_version, s.labels, j.created_at,
+              case when j.spec_version <= $6 then (s.spec - 'steps') || '{"steps": []}'
+                else s.spec -> 'task' end as spec,
+              coalesce(j.lease_expires_at, e.lease_expires_at) as lease_expires_at,
               c.calls as "calls!", c.cost_usd as "cost_usd!", c.unpriced_calls as "unpriced_calls!",
               c.usage as "usage!: Json<Usage>"
             from longhaul.job j
@@ -91,31 +97,85 @@ impl Store {
             after.map(|cursor| cursor.created_at),
             after.map(|cursor| cursor.job_id.as_str()),
             limit,
+            spec::VERSION,
         )
         .fetch_all(&self.pool)
         .await?;
-        let views = rows.into_iter().map(|row| {
-            let spent = Spent {
-                usage: row.usage.0,
-                calls: row.calls,
-                cost_usd: Usd::from(row.cost_usd),
-                unpriced_calls: row.unpriced_calls,
-            };
-            JobView {
-                key: JobKey::new(&row.job_id),
-                state: row.state.0,
-                spec: row.spec.0,
-                lease_expires_at: row.lease_expires_at,
-                created_at: row.created_at,
-                done: BTreeMap::new(),
-                spent: BTreeMap::from([(0, spent)]),
-                decisions: BTreeMap::new(),
-                approval: None,
-                notices: Vec::new(),
-            }
-        });
-        Ok(views.collect())
+        rows.into_iter().filter_map(|row| row.into_view().transpose()).collect()
     }
+}
+
+/// A job as it is listed.
+struct Row {
+    job_id: String,
+    state: Value,
+    spec_version: i32,
+    /// Of a newer release's job only the task.
+    spec: Option<Value>,
+    labels: Value,
+    created_at: DateTime<Utc>,
+    lease_expires_at: Option<DateTime<Utc>>,
+    calls: i32,
+    cost_usd: Decimal,
+    unpriced_calls: i32,
+    usage: Json<Usage>,
+}
+
+impl Row {
+    /// The job, if it can be shown.
+    fn into_view(self) -> Result<Option<JobView>, StoreError> {
+        let key = JobKey::new(&self.job_id);
+        let (state, spec) = if self.spec_version <= spec::VERSION {
+            let spec = read_json("job_spec", self.spec.unwrap_or_default())?;
+            (read_json("job", self.state)?, spec)
+        } else if let Some(outline) = find_outline(self.state, self.spec.as_ref(), self.labels) {
+            outline
+        } else {
+            tracing::warn!(job_id = key.job_id(), "a job of a newer release cannot be listed");
+            return Ok(None);
+        };
+        let spent = Spent {
+            usage: self.usage.0,
+            calls: self.calls,
+            cost_usd: Usd::from(self.cost_usd),
+            unpriced_calls: self.unpriced_calls,
+        };
+        Ok(Some(JobView {
+            key,
+            state,
+            spec,
+            lease_expires_at: self.lease_expires_at,
+            created_at: self.created_at,
+            done: BTreeMap::new(),
+            spent: BTreeMap::from([(0, spent)]),
+            decisions: BTreeMap::new(),
+            approval: None,
+            notices: Vec::new(),
+        }))
+    }
+}
+
+/// What can be shown of a job of a newer release: where it stands, its task and its labels.
+fn find_outline(mut state: Value, task: Option<&Value>, labels: Value) -> Option<(JobState, Spec)> {
+    if JobState::deserialize(&state).is_err() {
+        // The lists of these words may be longer there.
+        for name in ["reason", "last_error", "paused_from", "kept_verdict"] {
+            state[name] = Value::Null;
+        }
+    }
+    let spec = Spec {
+        task: task.and_then(Value::as_str).unwrap_or_default().to_owned(),
+        steps: Vec::new(),
+        system: None,
+        max_attempts: 0,
+        retry_window_seconds: 0,
+        notify: Vec::new(),
+        language: None,
+        labels: serde_json::from_value(labels).unwrap_or_default(),
+        priority: 0,
+        run_at: None,
+    };
+    Some((serde_json::from_value(state).ok()?, spec))
 }
 
 #[cfg(test)]

@@ -13,6 +13,10 @@ pub mod wake;
 
 pub mod submit;
 
+mod writer;
+
+mod write;
+
 pub mod transition;
 
 pub mod claim;
@@ -33,6 +37,8 @@ pub mod outbox;
 
 pub mod sweep;
 
+pub mod gauge;
+
 pub mod executor;
 
 use std::str::FromStr as _;
@@ -46,6 +52,7 @@ use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::sync::SetOnce;
 
 use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::spec;
 use crate::domain::state::Refusal;
 use presence::Presence;
 use wake::Wake;
@@ -76,6 +83,7 @@ impl StoreSettings {
 pub struct Store {
     pool: PgPool,
     wake: Arc<Wake>,
+    writer: Arc<writer::Writer>,
     options: PgConnectOptions,
     presence: Arc<Presence>,
     opened: Arc<SetOnce<()>>,
@@ -96,6 +104,12 @@ pub enum StoreError {
     /// The id is taken by another submission.
     #[error("job {key} exists with other content: {field} differs")]
     JobIdConflict { key: JobKey, field: String },
+    /// A newer release stored the job, in a shape that this one does not know; servers of that release move it.
+    #[error("the job {key} belongs to a newer release than this server's")]
+    SpecVersionUnknown { key: JobKey },
+    /// The id of the request was used for another action.
+    #[error("this request_id was used for another request to {action} job {key}")]
+    RequestIdConflict { key: JobKey, action: String },
     /// The state machine says no.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -156,8 +170,8 @@ impl Store {
             .acquire_timeout(Duration::from_secs(5))
             .test_before_acquire(false)
             .connect_lazy_with(options.clone());
-        let (wake, presence, opened) = (Arc::default(), Arc::new(presence), Arc::default());
-        Ok(Self { pool, wake, options, presence, opened })
+        let (wake, writer, opened) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { pool, wake, writer, options, presence: Arc::new(presence), opened })
     }
 
     /// The store, opened.
@@ -204,6 +218,14 @@ fn connect_options(url: &secrecy::SecretString) -> Result<PgConnectOptions, Stor
         .log_slow_statements(tracing::log::LevelFilter::Warn, Duration::from_secs(1)))
 }
 
+/// Refuses to touch a job whose specification has a shape that only a newer release knows.
+fn check_version(key: &JobKey, spec_version: i32) -> Result<(), StoreError> {
+    if spec_version <= spec::VERSION {
+        return Ok(());
+    }
+    Err(StoreError::SpecVersionUnknown { key: key.clone() })
+}
+
 /// Reads a value that was stored as JSON; one that does not fit is the row's fault, and no other's.
 ///
 /// The error says where it does not fit and not what stands there: that may be a prompt or a phone number.
@@ -247,6 +269,16 @@ impl StoreError {
     /// Whether the lease that was used may no longer move the job.
     pub fn is_lease_lost(&self) -> bool {
         matches!(self, Self::Refused(Refusal::LeaseLost))
+    }
+
+    /// Whether nothing more can be done on the connection it came over, or it never came to one.
+    fn is_of_the_connection(&self) -> bool {
+        let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
+        match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
+            // Connection trouble, no room, shutdown; a statement that took too long (57014) is no trouble of it.
+            Some(code) => ["08", "53", "57P"].iter().any(|class| code.starts_with(class)),
+            None => matches!(self, Self::Unavailable(_)),
+        }
     }
 
     /// Whether Postgres undid a transaction for the sake of another, so that it may be tried again.

@@ -92,7 +92,10 @@ async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
     let mut connection: PgConnection = bounded(options.connect()).await?;
     create_schema(&mut connection).await?;
     connection.execute("-- migrate_here\nset search_path to longhaul").await?;
-    sqlx::migrate!().run_direct(None, &mut connection, false).await?;
+    let mut migrator = sqlx::migrate!();
+    // A newer release may have been here: its migrations work with this one, so that both can run side by side.
+    migrator.set_ignore_missing(true);
+    migrator.run_direct(None, &mut connection, false).await?;
     connection.close().await?;
     Ok(())
 }

@@ -20,7 +20,7 @@ use crate::domain::event::{Delivery, NoticeKind};
 use crate::domain::id::{JobKey, NoticeId};
 use crate::domain::job::{JobState, Reason};
 use crate::domain::money::Usd;
-use crate::domain::spec::{Spec, Work};
+use crate::domain::spec::{self, Spec, Work};
 use crate::domain::word::Word as _;
 
 /// How long a try may take before it counts as lost.
@@ -102,10 +102,13 @@ impl Store {
             -- cross-shard: due times of all shards are in one index
             with picked as (
               select o.shard, o.job_id, o.notice_id from longhaul.outbox o
+              -- The notices of a newer release's job wait for a server that knows its shape.
+              join longhaul.job j on j.shard = o.shard and j.job_id = o.job_id and j.spec_version <= $3
               where o.delivery = 'pending' and o.due_at <= longhaul.now()
                 -- Nothing older for the same person is on its way or goes now.
                 and not exists (
                   select from longhaul.outbox p
+                  join longhaul.job k on k.shard = p.shard and k.job_id = p.job_id and k.spec_version <= $3
                   where p.recipient = o.recipient and p.delivery in ('pending', 'sending')
                     and (p.created_at, p.notice_id) < (o.created_at, o.notice_id)
                     -- One that waits to be tried again must not hold up what is new.
@@ -132,6 +135,7 @@ impl Store {
             join longhaul.job_spec s using (shard, job_id)"#,
             limit,
             GRACE_SECONDS,
+            spec::VERSION,
         )
         .fetch_all(&self.pool))
         .await?;
@@ -243,11 +247,12 @@ impl Store {
               select n.shard, n.job_id, n.notice_id,
                 coalesce(j.approval_id = n.approval_id, false) as is_open
               from longhaul.outbox n join longhaul.job j using (shard, job_id)
-              where n.delivery = 'sending' and n.due_at <= longhaul.now()
+              where n.delivery = 'sending' and n.due_at <= longhaul.now() and j.spec_version <= $1
               order by n.due_at limit 100 for update of n, j skip locked
             ) n
             where o.shard = n.shard
               and o.job_id = n.job_id and o.notice_id = n.notice_id and o.delivery = 'sending'",
+            spec::VERSION,
         )
         .execute(&self.pool))
         .await?;

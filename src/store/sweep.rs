@@ -9,7 +9,8 @@ use std::time::Duration;
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::transition::{Written, woken, write};
+use super::transition::woken;
+use super::write::{Written, write};
 use super::{Store, StoreError, bounded, read_json};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{JobState, Lease};

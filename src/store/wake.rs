@@ -5,6 +5,7 @@
 //! Every loop that waits for a wake-up also polls, so a lost one costs time and never truth.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct Wake {
     pub work: Notify,
     /// There may be a notice to send.
     pub notices: Notify,
+    /// Whether a job may have become claimable since the last look for one.
+    may_have_work: AtomicBool,
     jobs: broadcast::Sender<u64>,
     pending: Mutex<Pending>,
     has_pending: Notify,
@@ -46,6 +49,7 @@ impl Default for Wake {
         Self {
             work: Notify::new(),
             notices: Notify::new(),
+            may_have_work: AtomicBool::new(true),
             jobs: broadcast::channel(4096).0,
             pending: Mutex::default(),
             has_pending: Notify::new(),
@@ -81,6 +85,7 @@ impl Wake {
 
     fn wake_here(&self, woken: Woken, jobs: impl IntoIterator<Item = u64>) {
         if woken.work {
+            self.note_work();
             self.work.notify_one();
         }
         if woken.notices {
@@ -90,6 +95,21 @@ impl Wake {
             // No watcher is no fault.
             let _ = self.jobs.send(number);
         }
+    }
+
+    /// Whether jobs may be waiting to be claimed, as far as this process knows.
+    pub fn may_have_work(&self) -> bool {
+        self.may_have_work.load(Ordering::Acquire)
+    }
+
+    /// A look for claimable jobs begins: what comes from now on is not seen by it.
+    pub fn note_look(&self) {
+        self.may_have_work.store(false, Ordering::Release);
+    }
+
+    /// There may be more to claim than a look took.
+    pub fn note_work(&self) {
+        self.may_have_work.store(true, Ordering::Release);
     }
 
     fn take_pending(&self) -> Vec<String> {

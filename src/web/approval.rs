@@ -68,7 +68,7 @@ pub(super) async fn decide(
     let body = body.map_err(|rejection| Fault::unread(&rejection))?;
     let link = open(&engine, &token).await?;
     let vote = read_vote(&body, &link)?;
-    match engine.store().decide(&link.key, &vote).await {
+    match engine.store().decide(&link.key, &vote, None).await {
         // The same decision again is as good as the first.
         Ok(_) => Ok(lead_back(&token)),
         Err(StoreError::Refused(
@@ -121,7 +121,12 @@ fn token(path: TokenPath) -> Result<Token, Fault> {
 }
 
 async fn open(engine: &Engine, token: &Token) -> Result<LinkedApproval, Fault> {
-    engine.store().find_linked_approval(token).await?.ok_or_else(unknown)
+    match engine.store().find_linked_approval(token).await {
+        Ok(found) => found.ok_or_else(unknown),
+        // While an installation is brought up to date, the next try may well meet a server of the newer release.
+        Err(StoreError::SpecVersionUnknown { .. }) => Err(Fault::unavailable()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn unknown() -> Fault {

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
@@ -32,6 +34,8 @@ use crate::telemetry;
 pub(super) struct ControlBody {
     #[serde(deserialize_with = "id_text")]
     job_id: Option<String>,
+    #[serde(deserialize_with = "id_text")]
+    request_id: Option<String>,
     action: Option<String>,
     comment: Option<String>,
     approval_id: Option<String>,
@@ -62,7 +66,7 @@ pub(super) async fn submit(
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
         let reply = json::Reply { created, changed: created, message, warnings: &warnings };
-        return Ok(reply.with_job_to_be(&JobView::as_if_stored(key, spec)));
+        return Ok(reply.with_job_to_be(&JobView::as_if_stored(key, Arc::unwrap_or_clone(spec))));
     }
     let view = engine.job(&key, None, Duration::ZERO).await?;
     // The words are the template's own, for callers that compare them.
@@ -80,9 +84,10 @@ pub(super) async fn control(
 ) -> Result<Response, Fault> {
     let body = body.map_err(|rejection| Fault::unread(&rejection))?;
     let sent = body::read(&headers, &body, &["now", "from_step"])?;
-    let request: ControlBody = read::fit("", sent)?;
+    let mut request: ControlBody = read::fit("", sent)?;
+    let request_id = request.request_id.take();
     let (key, command) = request.into_command()?;
-    let changed = engine.control(&key, command, Caller::Webhook).await?;
+    let changed = engine.control(&key, command, Caller::Webhook, request_id).await?;
     let view = engine.job(&key, None, Duration::ZERO).await?;
     let message = explain(&view.state);
     let reply = json::Reply { created: false, changed, message, warnings: &[] };

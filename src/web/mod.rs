@@ -153,6 +153,12 @@ impl From<StoreError> for Fault {
             StoreError::JobIdConflict { field, .. } => Self::new(409, "JOB_ID_CONFLICT", message)
                 .hint("send the same content again, or choose another job_id")
                 .field(field),
+            StoreError::SpecVersionUnknown { .. } => {
+                Self::new(409, "SPEC_VERSION_UNKNOWN", message)
+                    .hint("ask a server of the newer release, or update this one")
+            }
+            StoreError::RequestIdConflict { .. } => Self::new(409, "REQUEST_ID_CONFLICT", message)
+                .hint("send the same action again, or choose another request_id"),
             StoreError::Refused(refusal) => refusal.into(),
             StoreError::Unavailable(_) => {
                 tracing::warn!(

@@ -23,7 +23,7 @@ async fn one_of_each() -> Rig {
         rig.submit(job(job_id, [step])).await;
     }
     rig.control("paused", pause()).await;
-    rig.control("cancelled", cancel()).await;
+    rig.try_control_once("cancelled", "once", cancel()).await.unwrap();
     rig.sandbox.wait_for("Hold", "held", 1).await;
     assert_eq!(rig.job("running").await.status(), JobStatus::Running);
     rig
@@ -93,6 +93,7 @@ async fn a_row_about_people_or_money_that_the_laws_forbid_is_refused() {
         ("approval", "paused", "status = 'approved'", "approval_closed_has_time"),
         ("approval", "paused", "closed_at = now()", "approval_closed_has_time"),
         ("approval_link", "paused", "verdict = 'maybe'", "approval_link_verdict_check"),
+        ("control_request", "cancelled", "changed = null", "control_request_has_one_answer"),
         ("outbox", "completed", "kind = 'gossip'", "outbox_kind_check"),
         ("outbox", "completed", "delivery = 'lost'", "outbox_delivery_check"),
         ("outbox", "completed", "delivery = 'sent', tokens = '{}'", "outbox_tokens_until_sent"),

@@ -130,7 +130,10 @@ async fn a_job_is_moved_and_shown_from_the_shell() {
     for (args, status, changed) in [
         (&["pause", "parked"][..], "paused", true),
         (&["pause", "parked"], "paused", false),
+        (&["pause", "parked", "--request-id", "p"], "paused", false),
         (&["resume", "parked"], "queued", true),
+        // It would pause the job, if it had not been answered before.
+        (&["pause", "parked", "--request-id", "p"], "queued", false),
         (&["cancel", "parked", "--comment", "No."], "cancelled", true),
         (&["retry", "parked"], "queued", true),
     ] {

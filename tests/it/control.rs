@@ -1,12 +1,15 @@
 //! Control: pause, resume, cancel and retry, where each may happen and what a repetition answers.
 
-use longhaul::rpc::proto::{CancelAction, EventKind, JobStatus, control_request::Action};
+use longhaul::rpc::proto::{
+    ApprovalStep, CancelAction, EventKind, JobStatus, control_request::Action,
+};
 use serde_json::json;
 use tonic::Code;
 
+use crate::ask::{Links, NOTE, ask, form, links};
 use crate::harness::{
-    Rig, Told, approval, approve, cancel, events_of, events_until_end, job, pause, pause_now,
-    resume, retry, run, wait,
+    PERSON, Rig, Told, approval, approval_step, approve, cancel, events_of, events_until_end, job,
+    pause, pause_now, resume, retry, run, wait,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,4 +183,73 @@ async fn the_webhook_knows_the_same_actions() {
     assert_eq!((answered, &answer["reason"]), (404, &json!("JOB_NOT_FOUND")));
     let told = Told::by(rig.try_control("nowhere", approve()).await);
     assert_eq!((told.code, told.reason.as_str()), (Code::NotFound, "JOB_NOT_FOUND"));
+}
+
+async fn page(rig: &Rig, link: &str) -> String {
+    rig.http.get(link).send().await.unwrap().text().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_stops_the_clock_of_an_approval_on_its_page_too_and_as_often_as_it_is_asked() {
+    let rig = Rig::start().await;
+    let half_an_hour = ApprovalStep { timeout_seconds: 1800, ..ApprovalStep::default() };
+    let Links { approve: link, .. } = ask(&rig, job("clock", [approval_step(half_an_hour)])).await;
+    // Some seconds pass by themselves, and the page shows whole minutes.
+    for (spent_seconds, left_seconds, shown) in
+        [(600, 1200, ["20 min left", "19 min left"]), (300, 900, ["15 min left", "14 min left"])]
+    {
+        rig.db.shift_clock(spent_seconds).await;
+        assert!(rig.control("clock", pause()).await);
+        assert!(page(&rig, &link).await.contains("Stands still while the job is paused"));
+        rig.db.shift_clock(86_400).await;
+        assert!(!rig.control("clock", pause()).await);
+        assert!(rig.control("clock", resume()).await);
+        let page = page(&rig, &link).await;
+        assert!(shown.iter().any(|left| page.contains(left)), "{shown:?}: {page}");
+        let left = "select extract(epoch from deadline_at - updated_at)::bigint from longhaul.job";
+        let left = rig.db.number(left).await;
+        assert!((left_seconds - 30..=left_seconds).contains(&left), "{left} s are left");
+    }
+    rig.db.shift_clock(901).await;
+    rig.event("clock", EventKind::ApprovalExpired).await;
+    let failed = rig.settled_as("clock", JobStatus::Failed).await;
+    assert_eq!(failed.reason, "APPROVAL_EXPIRED");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_from_a_step_uses_its_own_outputs_and_its_own_links() {
+    let rig = Rig::start().await;
+    let polish = run("Polish this: {{ step_1_output }}");
+    let old = ask(&rig, job("anew", [run("Write one line."), approval(NOTE), polish])).await;
+    let press_old = form(&rig, "anew", "approve", "").await;
+    assert!(rig.control("anew", cancel()).await);
+    // The sandbox would answer the same again.
+    let mark = "update longhaul.checkpoint set output = 'The old line.'";
+    sqlx::query(mark).execute(&rig.db.pool).await.unwrap();
+    assert!(rig.control("anew", retry(1)).await);
+    let asks = rig.settled_as("anew", JobStatus::AwaitingApproval).await;
+    assert_eq!((asks.current_step, asks.revision), (2, 2));
+    // The first message asked, the second told of the cancel.
+    let new = links(&rig.sandbox, PERSON, 3).await;
+    for link in [&old.approve, &old.reject] {
+        let page = page(&rig, link).await;
+        assert!(page.contains("No decision is needed any more"), "{page}");
+        let press = rig.http.post(link).body(press_old.clone());
+        let press = press.header("content-type", "application/x-www-form-urlencoded");
+        assert_eq!(press.send().await.unwrap().status(), 409);
+    }
+    assert_eq!(rig.job("anew").await.status(), JobStatus::AwaitingApproval, "nobody has decided");
+    let draft = page(&rig, &new.approve).await;
+    assert!(draft.contains(NOTE) && !draft.contains("The old line."), "{draft}");
+    let press = form(&rig, "anew", "approve", "").await;
+    let press = rig.http.post(&new.approve).body(press);
+    let press = press.header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(press.send().await.unwrap().status(), 303);
+    let done = rig.settled_as("anew", JobStatus::Completed).await;
+    assert!(done.steps.iter().all(|step| step.revision == 2));
+    assert_eq!(rig.sandbox.requests("Polish this: The old line.").await.len(), 0);
+    let polished = format!("Polish this: {}", done.steps[0].output);
+    assert_eq!(rig.sandbox.requests(&polished).await.len(), 1, "{polished}");
+    let kept = "select count(*) from longhaul.checkpoint where revision = 1 and step = 1";
+    assert_eq!(rig.db.number(kept).await, 1, "what was once stored stays");
 }

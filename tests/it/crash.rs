@@ -1,6 +1,7 @@
 //! Crashes of real server processes: kill -9, a graceful stop, and one that freezes and comes back.
 
 use longhaul::rpc::proto::{EventKind, JobStatus};
+use serde_json::json;
 
 use crate::harness::{Process, Rig, job, run};
 
@@ -47,6 +48,27 @@ async fn after_kill_9_the_same_server_started_again_finishes_the_job() {
     server.kill9().await;
     let restarted = Process::serve(&rig, &[]).await;
     assert_finished_after_a_crash(&rig, &restarted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_had_arrived_of_an_answer_is_in_the_ledger_after_kill_9() {
+    let rig = Rig::without_server(SHORT_LEASE).await;
+    let server = Process::serve(&rig, &[]).await;
+    rig.sandbox.break_model(json!({"matching": "long", "hold_after_events": 6})).await;
+    server.client.submit(job("cut", [run("Write a long story.")])).await;
+    let noted = "select length(partial_output) > 0 from longhaul.model_call where job_id = $1";
+    rig.db.wait_until(noted, "cut").await;
+    server.kill9().await;
+    let survivor = rig.serve().await;
+    survivor.client.event("cut", EventKind::AttemptLost).await;
+    let kept = "select outcome = 'lost' and length(partial_output) > 0
+                from longhaul.model_call where job_id = $1 order by started_at limit 1";
+    rig.db.wait_until(kept, "cut").await;
+    rig.sandbox.mend().await;
+    survivor.client.settled_as("cut", JobStatus::Completed).await;
+    let left = "select count(*) from longhaul.model_call
+                where outcome = 'answered' and partial_output is not null";
+    assert_eq!(rig.db.number(left).await, 0, "an answer needs no draft of itself");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,6 +132,29 @@ fn the_example_configuration_names_every_variable_that_is_read_and_no_other() {
     assert_eq!(strangers, Vec::<String>::new(), "the README names what nobody reads");
 }
 
+/// The names of metrics that follow this in a text.
+fn metrics(text: &str, before: &str) -> BTreeSet<String> {
+    let before = format!("{before}longhaul.");
+    let named = text.split(before.as_str()).skip(1).map(|rest| {
+        let is_name = |c: &char| c.is_ascii_lowercase() || matches!(c, '_' | '.');
+        format!("longhaul.{}", rest.chars().take_while(is_name).collect::<String>())
+    });
+    named.map(|name| name.trim_end_matches('.').to_owned()).collect()
+}
+
+#[test]
+fn the_readme_lists_every_metric_and_no_other() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = walkdir::WalkDir::new(root.join("src")).into_iter().map(Result::unwrap);
+    let sources = files.filter(|file| file.path().extension().is_some_and(|kind| kind == "rs"));
+    let sources: String = sources.map(|file| fs::read_to_string(file.path()).unwrap()).collect();
+    let told = ["gauge.", "monotonic_counter.", "histogram."].map(|kind| metrics(&sources, kind));
+    let told: BTreeSet<String> = told.into_iter().flatten().collect();
+    let readme = read("README.md");
+    let table = readme.split("## Metrics").nth(1).unwrap().split("\n## ").next().unwrap();
+    assert_eq!(metrics(table, "| `"), told, "what the table lists, and what the code tells");
+}
+
 #[tokio::test]
 async fn the_readme_tells_the_same_exit_codes_and_commands_as_the_help() {
     let readme = read("README.md");

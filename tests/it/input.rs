@@ -204,7 +204,8 @@ async fn the_other_calls_name_their_faults_too() {
     ] {
         assert_eq!(Told::by(rig.try_control("x", action).await).fields, [field]);
     }
-    let nothing = longhaul::rpc::proto::ControlRequest { job_id: "x".to_owned(), action: None };
+    let nothing =
+        longhaul::rpc::proto::ControlRequest { job_id: "x".to_owned(), ..Default::default() };
     assert_eq!(Told::by(rig.grpc.clone().control(nothing).await).fields, ["action"]);
     assert_unharmed(&rig).await;
 }

@@ -17,11 +17,21 @@ mod submit;
 
 mod claim;
 
+mod writer;
+
 mod step;
 
 mod trouble;
 
 mod control;
+
+mod request_id;
+
+mod abort;
+
+mod stale;
+
+mod race;
 
 mod table;
 
@@ -59,7 +69,13 @@ mod check;
 
 mod grpcurl;
 
+mod upgrade;
+
+mod newer;
+
 mod trace;
+
+mod metric;
 
 mod figure;
 

@@ -67,6 +67,13 @@ const LAWS: [(&str, &str); 8] = [
     ),
 ];
 
+/// What must always hold of jobs that have all ended holds of every row.
+pub async fn assert_laws(rig: &Rig) {
+    for (law, violations) in LAWS {
+        assert_eq!(rig.db.number(violations).await, 0, "{law}");
+    }
+}
+
 fn steps(number: usize) -> Vec<Step> {
     let prompts = ["Write a line.", "Shorten it, storm.", "Translate it."];
     let mut steps: Vec<Step> = prompts.map(run).to_vec();
@@ -107,7 +114,7 @@ async fn act(rig: &Rig, client: &Client, seed: u64) {
 }
 
 /// Helps a job along until it ends.
-async fn end(rig: &Rig, job_id: &str) {
+pub async fn end(rig: &Rig, job_id: &str) {
     loop {
         let job = rig.settled(job_id).await;
         match job.status() {
@@ -151,9 +158,7 @@ async fn what_must_always_hold_holds_after_a_storm() {
     let open =
         "select count(*) = 0 and $1 <> '' from longhaul.model_call where outcome = 'started'";
     rig.db.wait_until(open, "any").await;
-    for (law, violations) in LAWS {
-        assert_eq!(rig.db.number(violations).await, 0, "{law}, seed {seed}");
-    }
+    assert_laws(&rig).await;
     let seen = rig.sandbox.requests("").await.len();
     let kept = rig.db.number("select count(*) from longhaul.model_call").await;
     assert!(

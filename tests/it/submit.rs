@@ -196,6 +196,10 @@ async fn a_submit_warns_of_what_is_not_configured() {
     }
     let failed = rig.settled_as("warned", JobStatus::Failed).await;
     assert_eq!(failed.reason, "PROVIDER_UNCONFIGURED");
+    assert!(
+        rig.db.calls("warned").await.is_empty(),
+        "nothing was sent, so nothing is in the ledger"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

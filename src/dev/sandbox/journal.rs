@@ -16,8 +16,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-/// How many entries a journal keeps; the oldest go first.
-const KEPT: usize = 10_000;
+/// How many entries a journal keeps unless told otherwise; the oldest go first.
+pub const ENTRIES_MAX: usize = 10_000;
 /// The longest a reader may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
@@ -68,10 +68,16 @@ pub struct Look {
     pub matching: Option<String>,
     /// Only requests with this path.
     pub path: Option<String>,
+    /// Only entries that came after the one with this number.
+    #[serde(default)]
+    pub after_seq: u64,
+    /// At most this many, the oldest first.
+    pub limit: Option<usize>,
 }
 
 /// The newest entries, oldest first.
 pub struct Journal<T> {
+    entries_max: usize,
     kept: Mutex<Kept<T>>,
     changed: watch::Sender<()>,
 }
@@ -81,14 +87,13 @@ struct Kept<T> {
     entries: VecDeque<Entry<T>>,
 }
 
-impl<T> Default for Journal<T> {
-    fn default() -> Self {
-        let kept = Kept { last_seq: 0, entries: VecDeque::new() };
-        Self { kept: Mutex::new(kept), changed: watch::Sender::new(()) }
-    }
-}
-
 impl<T: Clone> Journal<T> {
+    /// An empty journal that keeps the newest entries, so many of them.
+    pub fn keeping(entries_max: usize) -> Self {
+        let kept = Kept { last_seq: 0, entries: VecDeque::new() };
+        Self { entries_max, kept: Mutex::new(kept), changed: watch::Sender::new(()) }
+    }
+
     /// Writes a new entry down; dropping what it returns unsettled marks it disconnected.
     pub fn open(self: &Arc<Self>, what: T) -> Open<T> {
         let seq = {
@@ -97,7 +102,7 @@ impl<T: Clone> Journal<T> {
             let seq = kept.last_seq;
             let outcome = Outcome::Pending;
             kept.entries.push_back(Entry { seq, received_at: now(), outcome, what });
-            if kept.entries.len() > KEPT {
+            if kept.entries.len() > self.entries_max {
                 kept.entries.pop_front();
             }
             seq
@@ -107,7 +112,8 @@ impl<T: Clone> Journal<T> {
     }
 
     /// The entries that `wanted` accepts, once there are enough of them or the time is up.
-    pub async fn look(&self, look: &Look, wanted: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
+    pub async fn look(&self, look: &Look, fits: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
+        let wanted = |entry: &Entry<T>| entry.seq > look.after_seq && fits(entry);
         let wait = look.timeout_ms.map_or(LONGEST_WAIT, Duration::from_millis).min(LONGEST_WAIT);
         let deadline = Instant::now() + wait;
         let mut changed = self.changed.subscribe();
@@ -116,7 +122,8 @@ impl<T: Clone> Journal<T> {
                 break;
             }
         }
-        self.lock().entries.iter().filter(|entry| wanted(entry)).cloned().collect()
+        let limit = look.limit.unwrap_or(usize::MAX);
+        self.lock().entries.iter().filter(|entry| wanted(entry)).take(limit).cloned().collect()
     }
 
     /// Forgets every entry; numbers go on.
@@ -181,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_wakes_when_enough_entries_match() {
-        let journal = Arc::new(Journal::default());
+        let journal = Arc::new(Journal::keeping(ENTRIES_MAX));
         let look = Look { at_least: 2, ..Look::default() };
         let writing = async {
             for n in [1, 2, 4] {
@@ -196,12 +203,29 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_newest_entries_are_kept_and_a_dropped_one_is_disconnected() {
-        let journal = Arc::new(Journal::default());
-        for n in 0..=KEPT {
+        let journal = Arc::new(Journal::keeping(20));
+        for n in 0..=20 {
             drop(journal.open(n));
         }
         let all = journal.look(&Look::default(), |_| true).await;
-        assert_eq!((all.len(), all[0].seq), (KEPT, 2));
+        assert_eq!((all.len(), all[0].seq), (20, 2));
         assert_eq!(all[0].outcome, Outcome::Disconnected);
+    }
+
+    #[tokio::test]
+    async fn a_long_journal_can_be_read_in_pages() {
+        let journal = Arc::new(Journal::keeping(ENTRIES_MAX));
+        for n in 1..=5 {
+            drop(journal.open(n));
+        }
+        let mut pages = Vec::new();
+        let mut look = Look { limit: Some(2), ..Look::default() };
+        loop {
+            let page = journal.look(&look, |_| true).await;
+            let Some(last) = page.last() else { break };
+            look.after_seq = last.seq;
+            pages.push(page.iter().map(|entry| entry.what).collect::<Vec<_>>());
+        }
+        assert_eq!(pages, [vec![1, 2], vec![3, 4], vec![5]]);
     }
 }

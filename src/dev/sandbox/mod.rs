@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     fault::Faults,
-    journal::Journal,
+    journal::{ENTRIES_MAX, Journal},
     message::ModelRequest,
     whatsapp::WhatsappMessage,
     wire::{Wire, WireListener},
@@ -66,10 +66,19 @@ struct Sandbox {
 
 /// Serves until `stop` is cancelled; connections that are open then are cut.
 pub async fn serve(listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
+    serve_keeping(ENTRIES_MAX, listener, stop).await
+}
+
+/// The same, with journals that keep so many entries: for who judges a long run by all of them.
+pub async fn serve_keeping(
+    entries_max: usize,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let sandbox = Arc::new(Sandbox {
         faults: Faults::default(),
-        model: Arc::new(Journal::default()),
-        whatsapp: Arc::new(Journal::default()),
+        model: Arc::new(Journal::keeping(entries_max)),
+        whatsapp: Arc::new(Journal::keeping(entries_max)),
     });
     let doors = WireListener::new(listener, stop.clone());
     axum::serve(doors, router(sandbox).into_make_service_with_connect_info::<Wire>())

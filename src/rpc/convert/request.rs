@@ -165,7 +165,8 @@ mod tests {
     use super::*;
 
     fn control(action: Option<Action>) -> Result<(JobKey, Command), Vec<Violation>> {
-        command(proto::ControlRequest { job_id: "job-1".to_owned(), action })
+        let job_id = "job-1".to_owned();
+        command(proto::ControlRequest { job_id, action, ..proto::ControlRequest::default() })
     }
 
     fn fields<T: std::fmt::Debug>(result: Result<T, Vec<Violation>>) -> Vec<String> {

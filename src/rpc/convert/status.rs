@@ -116,6 +116,15 @@ fn stored(error: StoreError, job_id: &str) -> Status {
                 .with("job_id", key.job_id())
                 .with("field", field)
         }
+        StoreError::SpecVersionUnknown { key } => {
+            Problem::new(Code::FailedPrecondition, "SPEC_VERSION_UNKNOWN", message)
+                .with("job_id", key.job_id())
+        }
+        StoreError::RequestIdConflict { key, action } => {
+            Problem::new(Code::AlreadyExists, "REQUEST_ID_CONFLICT", message)
+                .with("job_id", key.job_id())
+                .with("action", action)
+        }
         StoreError::Refused(refusal) => refused(&refusal, message).with("job_id", job_id),
         StoreError::Unavailable(source) => {
             tracing::warn!(error = &source as &dyn std::error::Error, job_id, "{message}");

@@ -85,7 +85,18 @@ impl Client {
         job_id: &str,
         action: Action,
     ) -> Result<ControlResponse, Status> {
-        let request = ControlRequest { job_id: job_id.to_owned(), action: Some(action) };
+        self.try_control_once(job_id, "", action).await
+    }
+
+    /// The same under an id of its own.
+    pub async fn try_control_once(
+        &self,
+        job_id: &str,
+        request_id: &str,
+        action: Action,
+    ) -> Result<ControlResponse, Status> {
+        let (job_id, request_id) = (job_id.to_owned(), request_id.to_owned());
+        let request = ControlRequest { job_id, request_id, action: Some(action) };
         Ok(self.grpc.clone().control(request).await?.into_inner())
     }
 

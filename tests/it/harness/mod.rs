@@ -26,16 +26,19 @@ mod gate;
 
 mod rig;
 
-pub use client::Client;
+mod wire;
+
+pub use client::{Client, http_client};
 pub use database::{Database, NoticeRow};
 pub use fault::Told;
 pub use gate::Gate;
 pub use job::*;
 pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
-pub use rig::{NOBODY, PERSON, Rig};
+pub use rig::{NOBODY, Node, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
 pub use watch::{events_of, events_until_end};
+pub use wire::Wire;
 
 /// The longest a test waits for anything; only a test that fails waits this long.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);

@@ -50,6 +50,13 @@ impl Rig {
         rig
     }
 
+    /// The rig with one server, which reaches the database at another URL.
+    pub async fn start_at(mut self, database_url: &str) -> Self {
+        self.variables.insert("DATABASE_URL".to_owned(), database_url.to_owned());
+        self.server = Some(self.serve().await);
+        self
+    }
+
     /// A rig that serves nothing yet.
     pub async fn without_server(variables: &[(&str, &str)]) -> Self {
         let database_url = Cluster::get().await.make_database().await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::client::http_client;
+use super::http_client;
 
 /// The sandbox of one rig.
 pub struct Sandbox {

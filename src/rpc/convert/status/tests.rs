@@ -28,6 +28,7 @@ fn all() -> Vec<Status> {
         StoreError::StepNotFound { key: key.clone(), step: 7 },
         StoreError::ApprovalNotFound { key: key.clone(), approval_id: ApprovalId::new() },
         StoreError::JobIdConflict { key: key.clone(), field: "长".repeat(5_000) },
+        StoreError::SpecVersionUnknown { key: key.clone() },
         StoreError::Corrupt { table: "job", what: "secret".to_owned() },
     ]);
     let stored = errors.into_iter().map(|error| failed(EngineError::Store(error), &key));

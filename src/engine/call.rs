@@ -1,0 +1,217 @@
+//! The calls of one attempt: asked one after the other for as long as the provider pauses its answer.
+//!
+//! Every request has its row in the ledger before it leaves: the first was written with the attempt, each further
+//! one is written together with the end of the one before. The end of the last is stored with the attempt's own.
+//! What has arrived is kept every few seconds, so that the ledger knows it if this process dies.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{Level, event};
+
+use super::step::{Ended, Steps, pause};
+use crate::domain::id::CallId;
+use crate::domain::job::{Reason, StepResult};
+use crate::domain::money::Usd;
+use crate::model::{Call, ModelError, Partial, Reply, Retry};
+use crate::store::StoreError;
+use crate::store::claim::Claimed;
+use crate::store::ledger::{CallEnd, CallOutcome, Settlement};
+use crate::telemetry::METRIC;
+
+/// A settlement is money that was spent, but nobody waits for it: the sweeper marks what stays open as lost.
+const SETTLE_TRIES: u32 = 6;
+
+/// How often the text that has arrived is kept, for the case that this process dies.
+const NOTE: Duration = Duration::from_secs(2);
+
+impl Steps {
+    /// Asks the model, as often as the provider pauses its answer; every request has its row before it leaves.
+    pub(super) async fn ask(
+        &self,
+        job: &Claimed,
+        call: Call,
+        abort: &CancellationToken,
+    ) -> Result<(Ended, CallEnd), StoreError> {
+        let (mut call, mut answer, mut cost) = (call, None::<Reply>, Some(Usd::ZERO));
+        let mut call_id = CallId::first_of(job.lease.attempt_id);
+        loop {
+            let partial = Partial::default();
+            let asked = tokio::select! {
+                asked = self.model.ask(&call, &partial) => Some(asked),
+                () = abort.cancelled() => None,
+                never = self.note(job, call_id, &partial) => match never {},
+            };
+            match asked {
+                None => {
+                    let cut_short = self.cut_short(job, &call, &partial, None);
+                    return Ok((Ended::Aborted, CallEnd::Settled(call_id, cut_short)));
+                }
+                // Without a key nothing is sent.
+                Some(Err(error)) if error.reason == Reason::ProviderUnconfigured => {
+                    return Ok((Ended::Erred(error), CallEnd::Unsent(call_id)));
+                }
+                Some(Err(error)) => {
+                    let cut_short = self.cut_short(job, &call, &partial, Some(&error));
+                    return Ok((Ended::Erred(error), CallEnd::Settled(call_id, cut_short)));
+                }
+                Some(Ok(reply)) => {
+                    let spent = self.price(job, &reply);
+                    tell_spent(&reply, spent);
+                    cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
+                    let end = CallEnd::Settled(call_id, answered(&reply, spent));
+                    let next = call.continued(&reply);
+                    let whole = match answer.take() {
+                        Some(begun) => begun.followed_by(reply),
+                        None => reply,
+                    };
+                    let Some(next) = next else {
+                        let ended = if whole.is_paused() {
+                            Ended::Erred(paused_too_often())
+                        } else {
+                            Ended::Succeeded(result(whole, cost))
+                        };
+                        return Ok((ended, end));
+                    };
+                    (call, answer) = (next, Some(whole));
+                    call_id = self.begin_further(job, end, &call, abort).await?;
+                }
+            }
+        }
+    }
+
+    /// Settles a call and begins the next one of the same attempt.
+    async fn begin_further(
+        &self,
+        job: &Claimed,
+        end: CallEnd,
+        call: &Call,
+        abort: &CancellationToken,
+    ) -> Result<CallId, StoreError> {
+        let call_id = CallId::new();
+        let begin = || self.store.continue_call(job, end.clone(), call_id, &call.model);
+        let begun = self.patiently(abort, begin).await;
+        if let Err(StoreError::Unavailable(_)) = begun {
+            self.end_call(job, end).await;
+        }
+        begun.map(|()| call_id)
+    }
+
+    /// Keeps what has arrived of an answer, so that it is not lost with this process.
+    async fn note(&self, job: &Claimed, call_id: CallId, partial: &Partial) -> Infallible {
+        let mut noted = 0;
+        loop {
+            tokio::time::sleep(NOTE).await;
+            let text = partial.seen().text;
+            if text.len() == noted {
+                continue;
+            }
+            match self.store.note_partial(&job.key, call_id, &text).await {
+                Ok(()) => noted = text.len(),
+                Err(error) => {
+                    tracing::debug!(
+                        error = &error as &dyn Error,
+                        "could not keep a partial answer"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Writes how a call ended, where that could not be stored with its job.
+    pub(super) async fn end_call(&self, job: &Claimed, call: CallEnd) {
+        let mut tried = 1;
+        while let Err(error) = self.store.end_call(&job.key, call.clone()).await {
+            if tried == SETTLE_TRIES || !matches!(error, StoreError::Unavailable(_)) {
+                let error = &error as &dyn Error;
+                tracing::error!(job_id = job.key.job_id(), error, "could not settle a call");
+                return;
+            }
+            tokio::time::sleep(pause(tried)).await;
+            tried += 1;
+        }
+    }
+
+    /// What is known of a call that was dropped or failed.
+    fn cut_short(
+        &self,
+        job: &Claimed,
+        call: &Call,
+        partial: &Partial,
+        error: Option<&ModelError>,
+    ) -> Settlement {
+        let seen = partial.seen();
+        let usage = error.and_then(|error| error.usage).or(seen.usage);
+        let model = seen.model.as_deref().unwrap_or(&call.model);
+        let on = job.state.updated_at.date_naive();
+        let cost_usd = usage.and_then(|usage| self.model.find_cost(model, &usage, seen.tier, on));
+        Settlement {
+            outcome: if error.is_some() { CallOutcome::Failed } else { CallOutcome::Aborted },
+            usage,
+            cost_usd,
+            provider_request_id: error
+                .and_then(|error| error.request_id.clone())
+                .or(seen.request_id),
+            error: error.map(|error| error.message.to_string()),
+            partial_output: Some(seen.text).filter(|text| !text.is_empty()),
+        }
+    }
+
+    fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {
+        let on = job.state.updated_at.date_naive();
+        self.model.find_cost(&reply.model, &reply.usage, reply.tier, on)
+    }
+}
+
+fn paused_too_often() -> ModelError {
+    ModelError {
+        reason: Reason::ModelStopped,
+        retry: Retry::Never,
+        message: "the provider paused the answer too often".into(),
+        request_id: None,
+        usage: None,
+    }
+}
+
+/// What an answer took, for the metrics.
+fn tell_spent(reply: &Reply, cost_usd: Option<Usd>) {
+    let (model, usage) = (reply.model.as_str(), reply.usage);
+    for (kind, tokens) in [
+        ("input", usage.input_tokens),
+        ("output", usage.output_tokens),
+        ("cache_write_5m", usage.cache_write_5m_tokens),
+        ("cache_write_1h", usage.cache_write_1h_tokens),
+        ("cache_read", usage.cache_read_tokens),
+    ] {
+        let tokens = u64::try_from(tokens).unwrap_or(0);
+        event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.tokens = tokens, model, kind);
+    }
+    if let Some(cost) = cost_usd.and_then(|cost| f64::try_from(cost.as_decimal()).ok()) {
+        event!(target: METRIC, Level::TRACE, monotonic_counter.longhaul.cost_usd = cost, model);
+    }
+}
+
+fn answered(reply: &Reply, cost_usd: Option<Usd>) -> Settlement {
+    Settlement {
+        outcome: CallOutcome::Answered,
+        usage: Some(reply.usage),
+        cost_usd,
+        provider_request_id: reply.request_id.clone(),
+        error: None,
+        partial_output: None,
+    }
+}
+
+fn result(reply: Reply, cost_usd: Option<Usd>) -> StepResult {
+    StepResult {
+        output: reply.text,
+        content: reply.content.get().to_owned(),
+        citations: reply.citations,
+        usage: reply.usage,
+        cost_usd,
+        model: reply.model,
+        stop_reason: reply.stop_reason,
+    }
+}

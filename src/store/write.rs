@@ -1,0 +1,277 @@
+//! Writing: any number of transitions in one statement, and in one more what concerns people.
+//!
+//! Each is written only if its row is still as it was read.
+//! Whoever dies in the middle leaves nothing behind: row, events, checkpoints, calls, approvals and notices
+//! commit together.
+
+use rand::rngs::ThreadRng;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+
+use super::StoreError;
+use crate::domain::approval::{Token, Verdict};
+use crate::domain::event::NoticeKind;
+use crate::domain::id::{JobKey, NoticeId};
+use crate::domain::job::JobState;
+use crate::domain::spec::{Spec, Work};
+use crate::domain::state::Transition;
+
+/// A transition in the form in which it is written.
+#[derive(Serialize)]
+pub(super) struct Written<'a> {
+    shard: i16,
+    job_id: &'a str,
+    from_epoch: i32,
+    from_sequence: i32,
+    #[serde(flatten)]
+    transition: &'a Transition,
+    is_birth: bool,
+    begins: Option<&'a str>,
+    links: Vec<Link>,
+    outbox: Vec<Message>,
+}
+
+#[derive(Serialize)]
+struct Link {
+    token_hash: String,
+    approver: String,
+    verdict: Verdict,
+}
+
+#[derive(Serialize)]
+struct Message {
+    notice_id: NoticeId,
+    sequence: i32,
+    kind: NoticeKind,
+    recipient: String,
+    tokens: Option<Value>,
+}
+
+impl<'a> Written<'a> {
+    /// Mints the links its notices need: for each approver and message one per button.
+    pub(super) fn new(key: &'a JobKey, from: &JobState, transition: &'a Transition) -> Self {
+        let mut rng = rand::rng();
+        let mut links = Vec::new();
+        let outbox = transition.notices.iter().map(|(sequence, kind, recipient)| {
+            let tokens = (*kind == NoticeKind::ApprovalRequested)
+                .then(|| mint_links(key, recipient, &mut rng, &mut links));
+            let (sequence, kind, recipient) = (*sequence, *kind, recipient.clone());
+            Message { notice_id: NoticeId::new(), sequence, kind, recipient, tokens }
+        });
+        let outbox = outbox.collect();
+        Self {
+            shard: key.shard(),
+            job_id: key.job_id(),
+            from_epoch: from.epoch,
+            from_sequence: from.last_sequence,
+            transition,
+            is_birth: false,
+            begins: None,
+            links,
+            outbox,
+        }
+    }
+
+    /// The job was stored just now, as it is written.
+    pub(super) fn born(self) -> Self {
+        Self { is_birth: true, ..self }
+    }
+
+    /// If it begins an attempt, the first call of that gets its row in the ledger with this.
+    pub(super) fn beginning(self, from: &JobState, spec: &'a Spec) -> Self {
+        let attempt_id = self.transition.state.attempt_id;
+        if attempt_id.is_none() || attempt_id == from.attempt_id {
+            return self;
+        }
+        let step = spec.find_step(self.transition.state.current_step).map(|step| &step.work);
+        let begins = match step {
+            Some(Work::Run(run)) => Some(run.model.as_str()),
+            Some(Work::Approval(_) | Work::Wait(_)) | None => None,
+        };
+        Self { begins, ..self }
+    }
+}
+
+fn mint_links(key: &JobKey, approver: &str, rng: &mut ThreadRng, links: &mut Vec<Link>) -> Value {
+    let mut tokens = serde_json::Map::new();
+    for (name, verdict) in [("approve", Verdict::Approve), ("reject", Verdict::Reject)] {
+        let token = Token::mint(key, rng);
+        let token_hash =
+            token.hash().iter().fold("\\x".to_owned(), |hex, b| hex + &format!("{b:02x}"));
+        links.push(Link { token_hash, approver: approver.to_owned(), verdict });
+        tokens.insert(name.to_owned(), token.reveal().into());
+    }
+    tokens.into()
+}
+
+/// Writes transitions of locked jobs, and of jobs that were stored just now.
+pub(super) async fn write(
+    tx: &mut PgConnection,
+    written: &[Written<'_>],
+) -> Result<(), StoreError> {
+    let moved = write_moves(tx, &encode(written)?).await?;
+    let moves = written.iter().filter(|one| !one.is_birth).count();
+    if usize::try_from(moved).ok() != Some(moves) {
+        let what = "a locked row is not as it was read".to_owned();
+        return Err(StoreError::Corrupt { table: "job", what });
+    }
+    let of_people = written.iter().filter(|one| one.transition.concerns_people());
+    let of_people: Vec<&Written<'_>> = of_people.collect();
+    if !of_people.is_empty() {
+        write_people(tx, &encode(&of_people)?).await?;
+    }
+    Ok(())
+}
+
+/// Rows for a statement.
+pub(super) type Encoded = Json<Box<RawValue>>;
+
+/// As JSON text, made once: a tree of it would be thrown away at once.
+pub(super) fn encode<T: Serialize + ?Sized>(what: &T) -> Result<Encoded, StoreError> {
+    let encoded = serde_json::value::to_raw_value(what);
+    encoded.map(Json).map_err(|error| StoreError::Corrupt { table: "job", what: error.to_string() })
+}
+
+/// Rows, history, results and first calls; answers how many rows were as they were read.
+async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<i64, StoreError> {
+    let moved = sqlx::query_scalar!(
+        r#"-- write_moves
+        with input as materialized (
+          select t.shard, t.job_id, t.from_epoch, t.from_sequence, t.events, t.checkpoints, t.is_birth, t.begins, s.*
+          from jsonb_to_recordset($1) as t(shard smallint, job_id text, from_epoch integer, from_sequence integer,
+            state jsonb, events jsonb, checkpoints jsonb, is_birth boolean, begins text)
+          cross join lateral jsonb_to_record(t.state) as s(
+            status text, reason text, current_step integer, revision integer, retried_from integer, run_at timestamptz,
+            executor_id uuid, epoch integer, attempt_id uuid, attempt integer, attempts integer,
+            first_error_at timestamptz, last_error jsonb, last_sequence integer, pause_requested boolean,
+            paused_from text, approval_id uuid, approvals_asked integer, votes integer, kept_verdict text,
+            deadline_at timestamptz, left_ms bigint, step_started_at timestamptz, updated_at timestamptz,
+            finished_at timestamptz)
+        ),
+        -- The row, only if it is as it was read. An override of the lease belongs to one attempt.
+        moved as (
+          update longhaul.job j set
+            status = t.status, reason = t.reason, current_step = t.current_step, revision = t.revision,
+            retried_from = t.retried_from, run_at = t.run_at, executor_id = t.executor_id, epoch = t.epoch,
+            lease_expires_at = case when t.attempt_id = j.attempt_id then j.lease_expires_at end,
+            attempt_id = t.attempt_id, attempt = t.attempt, attempts = t.attempts,
+            first_error_at = t.first_error_at, last_error = t.last_error, last_sequence = t.last_sequence,
+            pause_requested = t.pause_requested, paused_from = t.paused_from, approval_id = t.approval_id,
+            approvals_asked = t.approvals_asked, votes = t.votes, kept_verdict = t.kept_verdict,
+            deadline_at = t.deadline_at, left_ms = t.left_ms, step_started_at = t.step_started_at,
+            updated_at = t.updated_at, finished_at = t.finished_at
+          from input t
+          where not t.is_birth and j.shard = t.shard and j.job_id = t.job_id
+            and j.epoch = t.from_epoch and j.last_sequence = t.from_sequence
+          returning j.shard, j.job_id
+        ),
+        done as materialized (
+          select t.* from input t left join moved m using (shard, job_id)
+          where t.is_birth or m.job_id is not null
+        ),
+        -- Its history.
+        told as (
+          insert into longhaul.event (shard, job_id, sequence, occurred_at, kind, status, reason, step,
+            revision, attempt, actor, message, detail)
+          select t.shard, t.job_id, e.* from done t cross join lateral jsonb_to_recordset(t.events) as e(
+            sequence integer, occurred_at timestamptz, kind text, status text, reason text, step integer,
+            revision integer, attempt integer, actor text, message text, detail jsonb)
+        ),
+        -- The results of its finished steps.
+        kept as (
+          insert into longhaul.checkpoint (shard, job_id, step, revision, attempt_id, output, content,
+            citations, usage, cost_usd, model, stop_reason, started_at, finished_at)
+          select t.shard, t.job_id, c.step, c.revision, c.attempt_id, c.result ->> 'output', c.result ->> 'content',
+            c.result -> 'citations', c.result -> 'usage', (c.result ->> 'cost_usd')::numeric, c.result ->> 'model',
+            c.result ->> 'stop_reason', c.started_at, c.finished_at
+          from done t cross join lateral jsonb_to_recordset(t.checkpoints) as c(
+            step integer, revision integer, attempt_id uuid, result jsonb, started_at timestamptz, finished_at timestamptz)
+        ),
+        -- The first call of an attempt that begins carries the attempt's id.
+        begun as (
+          insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id, executor_id, epoch,
+            model, started_at)
+          select t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.attempt_id, t.executor_id, t.epoch,
+            t.begins, t.updated_at
+          from done t
+          where t.begins is not null
+        )
+        select count(*) as "count!" from moved"#,
+        input as _,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(moved)
+}
+
+/// What was asked, decided and is to be told, of transitions whose rows were just written.
+async fn write_people(tx: &mut PgConnection, input: &Encoded) -> Result<(), StoreError> {
+    sqlx::query!(
+        r#"-- write_people
+        with input as materialized (
+          select t.*, (t.state ->> 'updated_at')::timestamptz as now from jsonb_to_recordset($1) as t(
+            shard smallint, job_id text, state jsonb, asked jsonb, closed jsonb, vote jsonb,
+            links jsonb, outbox jsonb, supersedes_notices boolean)
+        ),
+        -- The approval that is closed.
+        closed as (
+          update longhaul.approval a set status = t.closed ->> 1, closed_at = t.now
+          from input t
+          where a.shard = t.shard and a.job_id = t.job_id and a.status = 'pending'
+            and a.approval_id = (t.closed ->> 0)::uuid
+        ),
+        -- The approval that is asked, and its links.
+        asked as (
+          insert into longhaul.approval (shard, job_id, approval_id, step, revision, status, quorum, asked_at)
+          select t.shard, t.job_id, (t.asked -> 1 ->> 'approval_id')::uuid, (t.asked ->> 0)::integer,
+            (t.state ->> 'revision')::integer, 'pending', (t.asked -> 1 ->> 'quorum')::integer, t.now
+          from input t where t.asked is not null
+        ),
+        linked as (
+          insert into longhaul.approval_link
+            (shard, job_id, token_hash, approval_id, approver, verdict, created_at)
+          select t.shard, t.job_id, l.token_hash, (t.asked -> 1 ->> 'approval_id')::uuid, l.approver,
+            l.verdict, t.now
+          from input t cross join lateral jsonb_to_recordset(t.links) as l(
+            token_hash bytea, approver text, verdict text)
+        ),
+        voted as (
+          insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, comment, decided_at)
+          select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.*
+          from input t cross join lateral jsonb_to_record(t.vote -> 1) as v(
+            voter text, verdict text, door text, comment text, decided_at timestamptz)
+          where t.vote is not null
+        ),
+        -- Who no longer needs to be told, and who does.
+        superseded as (
+          update longhaul.outbox o set delivery = 'superseded', tokens = null, updated_at = t.now
+          from input t
+          where o.shard = t.shard and o.job_id = t.job_id and o.delivery = 'pending' and t.supersedes_notices
+        )
+        insert into longhaul.outbox (shard, job_id, notice_id, sequence, kind, recipient, approval_id,
+          tokens, due_at, created_at, updated_at)
+        select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient,
+          case when n.kind = 'approval_requested' then (t.asked -> 1 ->> 'approval_id')::uuid end,
+          n.tokens, t.now, t.now, t.now
+        from input t cross join lateral jsonb_to_recordset(t.outbox) as n(
+          notice_id uuid, sequence integer, kind text, recipient text, tokens jsonb)"#,
+        input as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+impl Transition {
+    /// Whether an approval, a vote or a notice has to be written with it.
+    fn concerns_people(&self) -> bool {
+        self.asked.is_some()
+            || self.closed.is_some()
+            || self.vote.is_some()
+            || self.supersedes_notices
+            || !self.notices.is_empty()
+    }
+}

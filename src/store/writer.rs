@@ -1,0 +1,301 @@
+//! The writer: group commit.
+//!
+//! Submits, claims, checkpoints and lines of the ledger that arrive together are folded into one transaction by one task:
+//! idle, each waits for one commit of its own; busy, many share one.
+//! A batch has at most one operation on a job, in the order of arrival; a row that somebody else has locked
+//! waits for the next batch; where a row spoils a batch, its operations go one by one, so that a bad one fails alone.
+//! Each caller is answered after the commit; one whose answer is lost asks again, and its own ids tell what happened.
+
+mod batch;
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{ConnectOptions as _, Connection as _};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::claim::{ClaimRequest, Claimed};
+use super::ledger::Line;
+use super::submit::Birth;
+use super::{Store, StoreError, TRIES, bounded};
+use crate::domain::id::JobKey;
+use crate::domain::job::{JobState, Lease};
+use crate::domain::spec::Spec;
+use crate::domain::state::Action;
+use batch::{Batch, Fate, Outcome};
+
+/// As many operations wait here at the most; who comes then waits before the door.
+const QUEUE_MAX: usize = 1024;
+/// The most operations of one batch.
+const OPS_MAX: usize = 128;
+/// The most bytes of one batch, beyond its first operation.
+const BYTES_MAX: usize = 4 << 20;
+/// How long rows that others have locked are left alone when there is nothing else to do.
+const LOCKED_PAUSE: Duration = Duration::from_millis(5);
+/// Longer than any of our transactions: what is locked for so long is not to be had.
+const LOCKED_MAX: Duration = Duration::from_secs(6);
+
+/// A connection that was not used for so long is tried before it is trusted.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// The way to the writer.
+pub(super) struct Writer {
+    queue: mpsc::Sender<Item>,
+    /// Until the loop takes it.
+    arrivals: Mutex<Option<mpsc::Receiver<Item>>>,
+}
+
+/// What arrives at the writer.
+enum Item {
+    Op(Box<Op>),
+    Claim(Claim),
+}
+
+/// One operation on one job.
+struct Op {
+    key: JobKey,
+    work: Work,
+    /// What is known of its calls, written whatever becomes of the rest.
+    lines: Vec<Line>,
+    arrived_at: Instant,
+    answer: Answer<Option<JobState>>,
+}
+
+/// What is to be done to a job.
+pub(super) enum Work {
+    /// Store it; no state in the answer means that the id is taken.
+    Submit(Box<Birth>),
+    /// Let the holder of its lease move it.
+    Move { spec: Arc<Spec>, action: Action },
+    /// Begin a further call under its lease.
+    Call { lease: Lease, start: Line },
+    /// Nothing but lines of the ledger.
+    Ledger,
+}
+
+/// An executor asks for jobs.
+struct Claim {
+    request: ClaimRequest,
+    answer: Answer<Vec<Claimed>>,
+}
+
+type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+impl Default for Writer {
+    fn default() -> Self {
+        let (queue, arrivals) = mpsc::channel(QUEUE_MAX);
+        Self { queue, arrivals: Mutex::new(Some(arrivals)) }
+    }
+}
+
+impl Store {
+    /// Writes what arrives until told to stop, and then what has arrived by then.
+    pub async fn write_batches(&self, stop: CancellationToken) {
+        let taken = self.writer.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut arrivals) = taken else {
+            unreachable!("a store has one writer, which its server runs once")
+        };
+        let mut line = WriterLine { options: self.writer_options(), connection: None };
+        let mut waiting = VecDeque::new();
+        loop {
+            if waiting.is_empty() {
+                tokio::select! {
+                    // What has arrived goes before the stop.
+                    biased;
+                    item = arrivals.recv() => waiting.extend(item),
+                    () = stop.cancelled() => return,
+                }
+            }
+            while waiting.len() < QUEUE_MAX
+                && let Ok(item) = arrivals.try_recv()
+            {
+                waiting.push_back(item);
+            }
+            let batch = take_batch(&mut waiting);
+            let size = batch.len();
+            let locked = self.write_batch(&mut line, batch).await;
+            let got_nowhere = locked.len() == size;
+            for op in locked.into_iter().rev() {
+                waiting.push_front(Item::Op(Box::new(op)));
+            }
+            if got_nowhere && size > 0 {
+                tokio::time::sleep(LOCKED_PAUSE).await;
+            }
+        }
+    }
+
+    /// Has something written with the next batch, and waits for the commit.
+    pub(super) async fn write_soon(
+        &self,
+        key: &JobKey,
+        work: Work,
+        lines: Vec<Line>,
+    ) -> Result<Option<JobState>, StoreError> {
+        let key = key.clone();
+        let arrived_at = Instant::now();
+        let op = |answer| Op { key, work, lines, arrived_at, answer };
+        self.ask_writer(|answer| Item::Op(Box::new(op(answer)))).await
+    }
+
+    /// Has jobs claimed with the next batch.
+    pub(super) async fn claim_soon(
+        &self,
+        request: ClaimRequest,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        self.ask_writer(|answer| Item::Claim(Claim { request, answer })).await
+    }
+
+    async fn ask_writer<T>(&self, item: impl FnOnce(Answer<T>) -> Item) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let item = item(answer);
+        bounded(async {
+            // It is gone only when the server is.
+            let gone = || StoreError::Unavailable(sqlx::Error::PoolClosed);
+            self.writer.queue.send(item).await.map_err(|_gone| gone())?;
+            answered.await.unwrap_or_else(|_gone| Err(gone()))
+        })
+        .await
+    }
+
+    /// Writes a batch and answers its callers; what somebody else has locked comes back.
+    async fn write_batch(&self, line: &mut WriterLine, batch: Batch) -> Vec<Op> {
+        let error = match self.commit_batch(line, &batch).await {
+            Ok(outcome) => return self.answer(batch, outcome),
+            Err(error) => error,
+        };
+        if batch.len() == 1 || error.is_of_the_connection() {
+            batch.fail(error);
+            return Vec::new();
+        }
+        tracing::debug!(%error, size = batch.len(), "a batch was spoilt; it goes one by one");
+        let mut locked = Vec::new();
+        for single in batch.into_singles() {
+            match self.commit_batch(line, &single).await {
+                Ok(outcome) => locked.extend(self.answer(single, outcome)),
+                Err(error) => single.fail(error),
+            }
+        }
+        locked
+    }
+
+    /// One transaction, again if Postgres undid it for the sake of another.
+    async fn commit_batch(
+        &self,
+        line: &mut WriterLine,
+        batch: &Batch,
+    ) -> Result<Outcome, StoreError> {
+        let mut tried = 1;
+        loop {
+            // Away from the line while it is used: one that breaks or hangs is not used again.
+            let mut connection = line.take().await?;
+            let committed = bounded(batch.commit(&mut connection)).await;
+            let is_broken = match &committed {
+                Ok(_) => false,
+                Err(error) => error.is_of_the_connection(),
+            };
+            if !is_broken {
+                line.connection = Some((connection, Instant::now()));
+            }
+            match committed {
+                Err(error) if error.is_undone() && tried < TRIES => tried += 1,
+                committed => return committed,
+            }
+        }
+    }
+
+    /// Tells every caller its fate.
+    fn answer(&self, batch: Batch, outcome: Outcome) -> Vec<Op> {
+        let mut locked = Vec::new();
+        for (op, fate) in batch.ops.into_iter().zip(outcome.fates) {
+            let answered = match fate {
+                Fate::Locked if op.arrived_at.elapsed() < LOCKED_MAX => {
+                    locked.push(op);
+                    continue;
+                }
+                Fate::Locked => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
+                Fate::Still(answered) => answered.map(|state| state.map(|state| *state)),
+                Fate::Moves(moved) => {
+                    self.wake.job_changed(&op.key, super::transition::woken(&moved.transition));
+                    Ok(Some(moved.transition.state))
+                }
+            };
+            // Whoever no longer waits finds it in the tables.
+            let _ = op.answer.send(answered);
+        }
+        if let Some(claim) = batch.claim {
+            for claimed in &outcome.claimed {
+                self.wake.job_changed(&claimed.key, super::wake::Woken::default());
+            }
+            // One that nobody waits for is found unheld, and released.
+            let _ = claim.answer.send(Ok(outcome.claimed));
+        }
+        locked
+    }
+
+    /// The writer waits for no lock for long, since everybody waits for the writer.
+    fn writer_options(&self) -> PgConnectOptions {
+        self.options.clone().options([("lock_timeout", "250ms")])
+    }
+}
+
+/// The next operations that go together: in order, one on a job, one claim, and not too much at once.
+fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
+    let mut batch = Batch::default();
+    let (mut keys, mut bytes) = (HashSet::new(), 0);
+    let mut left = VecDeque::new();
+    for item in waiting.drain(..) {
+        match item {
+            Item::Claim(claim) if batch.claim.is_none() => batch.claim = Some(claim),
+            // One that does not fit closes the batch for its job, so that the order stays.
+            Item::Op(op) if keys.insert(op.key.clone()) => {
+                let fits = batch.ops.len() < OPS_MAX && bytes <= BYTES_MAX;
+                if fits {
+                    bytes += op.weight();
+                    batch.ops.push(*op);
+                } else {
+                    left.push_back(Item::Op(op));
+                }
+            }
+            item @ (Item::Claim(_) | Item::Op(_)) => left.push_back(item),
+        }
+    }
+    *waiting = left;
+    batch
+}
+
+impl Op {
+    /// About how many bytes it writes.
+    fn weight(&self) -> usize {
+        match &self.work {
+            Work::Submit(birth) => birth.weight(),
+            Work::Move { action: Action::Finish { result, .. }, .. } => {
+                result.output.len() + result.content.len()
+            }
+            Work::Move { .. } | Work::Call { .. } | Work::Ledger => 0,
+        }
+    }
+}
+
+/// The writer's own connection, made anew when it breaks.
+struct WriterLine {
+    options: PgConnectOptions,
+    /// Since when it has not been used.
+    connection: Option<(PgConnection, Instant)>,
+}
+
+impl WriterLine {
+    /// An open connection: one that broke while nothing was under way is replaced without anybody noticing.
+    async fn take(&mut self) -> Result<PgConnection, StoreError> {
+        if let Some((mut open, used_at)) = self.connection.take() {
+            let is_good = used_at.elapsed() < IDLE || bounded(open.ping()).await.is_ok();
+            if is_good {
+                return Ok(open);
+            }
+        }
+        bounded(self.options.connect()).await
+    }
+}

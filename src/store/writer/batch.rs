@@ -1,0 +1,267 @@
+//! A batch: operations on different jobs that are committed in one transaction.
+//!
+//! Lock what is free, let the state machine decide about each, write everything, commit.
+//! The guard of a running job is its lease: executor, epoch and attempt, compared with the locked row;
+//! a stale one is refused, and only its lines of the ledger are written.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::{Connection as _, PgConnection};
+
+use super::{Claim, Op, Work};
+use crate::domain::id::ExecutorId;
+use crate::domain::job::JobState;
+use crate::domain::spec::Spec;
+use crate::domain::state::{self, Action, Refusal, Transition};
+use crate::store::claim::{Claimable, Claimed, claim_rows};
+use crate::store::write::{Written, write};
+use crate::store::{StoreError, ledger, read_json, submit};
+
+/// Operations that go together.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) ops: Vec<Op>,
+    pub(super) claim: Option<Claim>,
+}
+
+/// What a committed batch did.
+pub(super) struct Outcome {
+    /// What became of each operation, in order.
+    pub(super) fates: Vec<Fate>,
+    /// The jobs that were claimed.
+    pub(super) claimed: Vec<Claimed>,
+}
+
+/// What becomes of an operation.
+pub(super) enum Fate {
+    /// Somebody else has the row: it waits for the next batch.
+    Locked,
+    /// Nothing moves.
+    Still(Result<Option<Box<JobState>>, StoreError>),
+    /// The job moves, or is born.
+    Moves(Box<Moved>),
+}
+
+/// A transition, and the row it starts from.
+pub(super) struct Moved {
+    from: JobState,
+    pub(super) transition: Transition,
+}
+
+/// What the transaction sees of its jobs, all of which it has locked.
+struct Seen {
+    now: DateTime<Utc>,
+    rows: HashMap<String, Row>,
+    /// The executor that takes the jobs which are submitted here, if its lease lives.
+    claimer: Option<ExecutorId>,
+}
+
+struct Row {
+    state: Value,
+    holder_lives: bool,
+}
+
+impl Batch {
+    pub(super) fn len(&self) -> usize {
+        self.ops.len() + usize::from(self.claim.is_some())
+    }
+
+    /// The same operations, each alone.
+    pub(super) fn into_singles(self) -> impl Iterator<Item = Self> {
+        let claim = self.claim.map(|claim| Self { ops: Vec::new(), claim: Some(claim) });
+        claim.into_iter().chain(self.ops.into_iter().map(|op| Self { ops: vec![op], claim: None }))
+    }
+
+    /// Tells everybody why it did not go; of many that failed together, nothing is known to have happened.
+    pub(super) fn fail(self, error: StoreError) {
+        let what = error.to_string();
+        let copy = || StoreError::Unavailable(sqlx::Error::Protocol(what.clone()));
+        let mut original = Some(error);
+        let mut next = || original.take().unwrap_or_else(copy);
+        // Whoever no longer waits asks again, or looks.
+        for op in self.ops {
+            let _ = op.answer.send(Err(next()));
+        }
+        if let Some(claim) = self.claim {
+            let _ = claim.answer.send(Err(next()));
+        }
+    }
+
+    /// The transaction.
+    pub(super) async fn commit(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Outcome, StoreError> {
+        let mut tx = connection.begin().await?;
+        let claims = match &self.claim {
+            Some(claim) => claim_rows(&mut tx, &claim.request).await?,
+            None => Vec::new(),
+        };
+        let seen = self.look(&mut tx).await?;
+        let mut fates: Vec<Fate> = self.ops.iter().map(|op| decide(op, &seen)).collect();
+        self.give_birth(&mut tx, &mut fates).await?;
+        self.write_lines(&mut tx, &fates).await?;
+        let claimed = claims.iter().map(Claimable::written);
+        let moved = self.ops.iter().zip(&fates).filter_map(|(op, fate)| op.written(fate));
+        let written: Vec<Written<'_>> = claimed.chain(moved).collect();
+        if !written.is_empty() {
+            write(&mut tx, &written).await?;
+        }
+        drop(written);
+        tx.commit().await?;
+        let claimed = claims.into_iter().map(Claimable::into_claimed).collect();
+        Ok(Outcome { fates, claimed })
+    }
+
+    /// Locks the rows of moves that nobody else has locked, in the order everybody locks in.
+    async fn look(&self, tx: &mut PgConnection) -> Result<Seen, StoreError> {
+        let moved = self.ops.iter().filter(|op| match op.work {
+            Work::Move { .. } | Work::Call { .. } => true,
+            Work::Submit(_) | Work::Ledger => false,
+        });
+        let (shards, job_ids): (Vec<i16>, Vec<String>) =
+            moved.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip();
+        let found = sqlx::query!(
+            r#"-- lock_batch
+            with locked as materialized (
+              select j.job_id, to_jsonb(j) as state,
+                exists (select from longhaul.executor e
+                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
+              from longhaul.job j
+              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
+              order by j.shard, j.job_id
+              for update of j skip locked
+            )
+            -- One row at least, which tells the time.
+            select longhaul.now() as "now!", l.job_id as "job_id?", l.state, l.holder_lives,
+              exists (select from longhaul.executor e
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as "claimer_lives!"
+            from (select) one left join locked l on true"#,
+            &shards,
+            &job_ids,
+            self.claimer().map(|executor_id| executor_id.0),
+        )
+        .fetch_all(tx)
+        .await?;
+        let first = found.first().ok_or(StoreError::Unavailable(sqlx::Error::RowNotFound))?;
+        let now = first.now;
+        let claimer = self.claimer().filter(|_| first.claimer_lives);
+        let rows = found.into_iter().filter_map(|row| {
+            let holder_lives = row.holder_lives.unwrap_or(false);
+            Some((row.job_id?, Row { state: row.state?, holder_lives }))
+        });
+        Ok(Seen { now, rows: rows.collect(), claimer })
+    }
+
+    /// The executor that takes the jobs which are submitted here, if it has room.
+    fn claimer(&self) -> Option<ExecutorId> {
+        self.ops.iter().find_map(|op| match &op.work {
+            Work::Submit(birth) => birth.claimer,
+            Work::Move { .. } | Work::Call { .. } | Work::Ledger => None,
+        })
+    }
+
+    /// Stores the jobs that are submitted; where an id is taken, nothing moves.
+    async fn give_birth(
+        &self,
+        tx: &mut PgConnection,
+        fates: &mut [Fate],
+    ) -> Result<(), StoreError> {
+        let born = self.ops.iter().zip(&*fates).filter_map(|(op, fate)| match (&op.work, fate) {
+            (Work::Submit(birth), Fate::Moves(moved)) => Some((&**birth, &moved.transition.state)),
+            (
+                Work::Submit(_) | Work::Move { .. } | Work::Call { .. } | Work::Ledger,
+                Fate::Moves(_) | Fate::Still(_) | Fate::Locked,
+            ) => None,
+        });
+        let mut born: Vec<_> = born.collect();
+        if born.is_empty() {
+            return Ok(());
+        }
+        // Two servers that store the same ids wait for each other in one order.
+        born.sort_by_key(|(birth, _)| &birth.key);
+        let stored = submit::insert_jobs(tx, &born).await?;
+        for (op, fate) in self.ops.iter().zip(fates) {
+            let is_taken = |op: &Op| !stored.iter().any(|job_id| job_id == op.key.job_id());
+            if matches!(op.work, Work::Submit(_)) && is_taken(op) {
+                *fate = Fate::Still(Ok(None));
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_lines(&self, tx: &mut PgConnection, fates: &[Fate]) -> Result<(), StoreError> {
+        let mut lines = Vec::new();
+        for (op, fate) in self.ops.iter().zip(fates) {
+            if matches!(fate, Fate::Locked) {
+                continue;
+            }
+            lines.extend(&op.lines);
+            if let (Work::Call { start, .. }, Fate::Still(Ok(_))) = (&op.work, fate) {
+                lines.push(start);
+            }
+        }
+        if lines.is_empty() { Ok(()) } else { ledger::write_lines(tx, &lines).await }
+    }
+}
+
+impl Op {
+    fn written<'a>(&'a self, fate: &'a Fate) -> Option<Written<'a>> {
+        let Fate::Moves(moved) = fate else { return None };
+        let written = Written::new(&self.key, &moved.from, &moved.transition);
+        match &self.work {
+            Work::Submit(birth) => Some(written.born().beginning(&moved.from, &birth.spec)),
+            Work::Move { spec, .. } => Some(written.beginning(&moved.from, spec)),
+            Work::Call { .. } | Work::Ledger => None,
+        }
+    }
+}
+
+fn decide(op: &Op, seen: &Seen) -> Fate {
+    match &op.work {
+        Work::Ledger => Fate::Still(Ok(None)),
+        Work::Submit(birth) => {
+            let (from, transition) = birth.transition(seen.now, seen.claimer);
+            Fate::Moves(Box::new(Moved { from, transition }))
+        }
+        Work::Move { spec, action } => seen.decide_locked(op, |from, holder_lives| {
+            move_held(from, spec, hold_back(action, holder_lives), seen.now)
+        }),
+        // An executor whose lease is over begins nothing.
+        Work::Call { lease, .. } => seen.decide_locked(op, |from, holder_lives| {
+            let holds = from.is_held_by(lease) && holder_lives;
+            Fate::Still(if holds { Ok(None) } else { Err(Refusal::LeaseLost.into()) })
+        }),
+    }
+}
+
+impl Seen {
+    fn decide_locked(&self, op: &Op, decide: impl FnOnce(JobState, bool) -> Fate) -> Fate {
+        let Some(row) = self.rows.get(op.key.job_id()) else { return Fate::Locked };
+        match read_json("job", row.state.clone()) {
+            Ok(from) => decide(from, row.holder_lives),
+            Err(error) => Fate::Still(Err(error)),
+        }
+    }
+}
+
+fn move_held(from: JobState, spec: &Spec, action: Action, now: DateTime<Utc>) -> Fate {
+    match state::next(&from, spec, action, "executor", now) {
+        Ok(Some(transition)) => Fate::Moves(Box::new(Moved { from, transition })),
+        Ok(None) => Fate::Still(Ok(Some(Box::new(from)))),
+        Err(refusal) => Fate::Still(Err(refusal.into())),
+    }
+}
+
+/// A result is always stored, but an executor whose lease is over does not go straight on.
+fn hold_back(action: &Action, holder_lives: bool) -> Action {
+    let mut action = action.clone();
+    if let Action::Finish { next_attempt, .. } = &mut action
+        && !holder_lives
+    {
+        *next_attempt = None;
+    }
+    action
+}

@@ -1,0 +1,79 @@
+//! The wire between a server and Postgres, which can lose what Postgres answers to a commit.
+//!
+//! It forwards bytes from a TCP port to the socket of the database. Told to lose the next commit, it lets that through,
+//! waits until Postgres has answered, and breaks the connection instead of passing the answer on:
+//! what was committed has happened, and whoever asked does not know it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+/// A wire to a database.
+pub struct Wire {
+    /// Where the database is at the other end of it.
+    pub url: String,
+    to_lose: Arc<AtomicUsize>,
+}
+
+impl Wire {
+    /// A wire to the database at this URL, which is reached through a socket.
+    pub async fn to(url: &str) -> Self {
+        let (database, folder) = url.split_once("?host=").unwrap();
+        let name = database.rsplit('/').next().unwrap();
+        let socket = format!("{}/.s.PGSQL.5432", folder.replace("%2F", "/"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("postgres://postgres@127.0.0.1:{port}/{name}?sslmode=disable");
+        let to_lose = Arc::new(AtomicUsize::new(0));
+        let losing = Arc::clone(&to_lose);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = UnixStream::connect(&socket).await.unwrap();
+                tokio::spawn(carry(client, server, Arc::clone(&losing)));
+            }
+        });
+        Self { url, to_lose }
+    }
+
+    /// Loses the answers to the next commits, so many of them.
+    pub fn lose_commits(&self, count: usize) {
+        self.to_lose.store(count, Ordering::SeqCst);
+    }
+
+    /// How many answers are still to be lost.
+    pub fn left_to_lose(&self) -> usize {
+        self.to_lose.load(Ordering::SeqCst)
+    }
+}
+
+/// Carries bytes both ways until one side ends, or an answer is lost.
+async fn carry(mut client: TcpStream, mut server: UnixStream, to_lose: Arc<AtomicUsize>) {
+    let (mut asked, mut answered) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let Ok(count @ 1..) = read else { return };
+                if server.write_all(&asked[..count]).await.is_err() {
+                    return;
+                }
+                let commits = asked[..count].windows(6).any(|bytes| bytes == b"COMMIT");
+                let one_less = |left: usize| left.checked_sub(1);
+                let loses = commits
+                    && to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
+                if loses {
+                    // Its answer: the commit has happened. Returning breaks both ends.
+                    let _ = server.read(&mut answered).await;
+                    return;
+                }
+            }
+            read = server.read(&mut answered) => {
+                let Ok(count @ 1..) = read else { return };
+                if client.write_all(&answered[..count]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
