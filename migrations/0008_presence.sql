@@ -19,3 +19,11 @@ create function longhaul.present_keys() returns setof integer
 $$;
 comment on function longhaul.present_keys() is
   'The keys of all executors whose lock is held now, in the namespace 1819242087 of two-key advisory locks.';
+
+create function longhaul.postgres_started_at() returns timestamptz
+  language sql stable as $$
+  -- After the crash of one of its processes Postgres begins anew without a new postmaster; then its statistics do.
+  select greatest(pg_catalog.pg_postmaster_start_time(), pg_catalog.pg_stat_get_bgwriter_stat_reset_time())
+$$;
+comment on function longhaul.postgres_started_at() is
+  'When this run of Postgres began: no session, and so no lock, is older. A reset of its statistics counts as one, which does no harm.';

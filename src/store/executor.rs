@@ -34,7 +34,7 @@ impl Store {
             insert into longhaul.executor
               (executor_id, host, pid, started_at, lease_expires_at, presence_key, postgres_started_at)
             select $1, $2, $3, longhaul.now(), longhaul.now() + make_interval(secs => $4), p.key,
-              case when p.key is not null then pg_postmaster_start_time() end
+              case when p.key is not null then longhaul.postgres_started_at() end
             from (select (select k from longhaul.present_keys() k where k = $5) as key) p
             on conflict (executor_id) do update set lease_expires_at = excluded.lease_expires_at,
               presence_key = excluded.presence_key, postgres_started_at = excluded.postgres_started_at",
@@ -119,7 +119,7 @@ impl LeaseLine {
             update longhaul.executor
             set lease_expires_at = longhaul.now() + make_interval(secs => $2), missing_since = null,
               presence_key = p.key,
-              postgres_started_at = case when p.key is not null then pg_postmaster_start_time() end
+              postgres_started_at = case when p.key is not null then longhaul.postgres_started_at() end
             from (select (select k from longhaul.present_keys() k where k = $3) as key) p
             where executor_id = $1
             returning presence_key",

@@ -196,7 +196,7 @@ impl Store {
                 r#"-- bury_executors
             with dead as (
               select e.executor_id from longhaul.executor e
-              where ($1 or e.postgres_started_at = pg_postmaster_start_time()) and (
+              where ($1 or e.postgres_started_at = longhaul.postgres_started_at()) and (
                 e.lease_expires_at <= longhaul.now()
                 or (e.presence_key is not null
                   and e.missing_since <= longhaul.now() - make_interval(secs => $2)

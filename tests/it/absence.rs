@@ -50,7 +50,8 @@ async fn a_server_that_waits_for_postgres_can_be_stopped() {
     starting.terminate().await;
 }
 
-async fn assert_a_restart_loses_nothing(ending: Ending) {
+/// Postgres is stopped and started again, or loses a process and begins anew by itself.
+async fn assert_a_restart_loses_nothing(ending: Option<Ending>) {
     let mut postgres = OwnPostgres::start().await;
     let rig = Rig::on(postgres.url.clone(), &[("LONGHAUL_LEASE_SECONDS", "120")]).await;
     let one = Process::serve(&rig, &[]).await;
@@ -61,8 +62,12 @@ async fn assert_a_restart_loses_nothing(ending: Ending) {
     let before = rig.db.executors().await;
     // This one is slow to come back, which others must not take for its death.
     one.freeze();
-    postgres.stop(ending).await;
-    postgres.start_again().await;
+    if let Some(ending) = ending {
+        postgres.stop(ending).await;
+        postgres.start_again().await;
+    } else {
+        postgres.kill_a_backend().await;
+    }
     // Somebody who has seen no trouble at all judges as well.
     let newcomer = Process::serve(&rig, &[]).await;
     newcomer.client.submit(job("moment", [wait(1)])).await;
@@ -87,12 +92,17 @@ async fn assert_a_restart_loses_nothing(ending: Ending) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_of_postgres_is_not_the_death_of_all() {
-    assert_a_restart_loses_nothing(Ending::Fast).await;
+    assert_a_restart_loses_nothing(Some(Ending::Fast)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_of_postgres_is_not_the_death_of_all() {
-    assert_a_restart_loses_nothing(Ending::Immediate).await;
+    assert_a_restart_loses_nothing(Some(Ending::Immediate)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_of_a_process_of_postgres_is_not_the_death_of_all() {
+    assert_a_restart_loses_nothing(None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use longhaul::dev::postgres::{Postgres, PostgresSettings};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sqlx::{Connection as _, PgConnection};
 
 use super::PATIENCE;
 use super::cluster::Cluster;
@@ -59,6 +60,21 @@ impl OwnPostgres {
         };
         tokio::time::timeout(PATIENCE, gone).await.expect("Postgres stops when it is told to");
         drop(running);
+    }
+
+    /// Kills one of its processes, whereupon it ends all sessions and begins anew by itself.
+    pub async fn kill_a_backend(&self) {
+        let mut victim = PgConnection::connect(&self.url).await.unwrap();
+        let read = sqlx::query_scalar("select pg_backend_pid()");
+        let process: i32 = read.fetch_one(&mut victim).await.unwrap();
+        kill(Pid::from_raw(process), Signal::SIGKILL).unwrap();
+        let again = async {
+            let mut look = tokio::time::interval(Duration::from_millis(20));
+            while victim.ping().await.is_ok() || PgConnection::connect(&self.url).await.is_err() {
+                look.tick().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, again).await.expect("Postgres begins anew");
     }
 
     /// Starts it again where it was.
