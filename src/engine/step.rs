@@ -106,11 +106,21 @@ impl Steps {
             tracing::info!("the job was taken, cancelled or paused meanwhile");
             return After::Left;
         }
-        tracing::error!(error = &error as &dyn Error, "could not store what became of an attempt");
         if !matches!(error, StoreError::Unavailable(_)) {
+            tracing::error!(
+                error = &error as &dyn Error,
+                "could not store what became of an attempt"
+            );
             // Trying the same again would pay the model again and fail again.
             self.give_up(job, "the server could not store what became of the step", call).await;
-        } else if let Some(call) = call {
+            return After::Left;
+        }
+        // The job is found unheld, or its executor is declared dead.
+        tracing::warn!(
+            error = &error as &dyn Error,
+            "the database is away; an attempt is left as it is"
+        );
+        if let Some(call) = call {
             self.end_call(job, call).await;
         }
         After::Left

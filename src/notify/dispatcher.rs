@@ -4,6 +4,7 @@
 //! so that a death in between leaves a notice which the store judges after its grace time.
 //! One round takes at most one notice per person; its sends run side by side.
 
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -116,12 +117,32 @@ impl Notifier {
         let Some(whatsapp) = &self.whatsapp else { return Ok(Counts::default()) };
         let judged = self.store.judge_lost_notices().await?;
         let mut counts = Counts { judged, ..Counts::default() };
-        let notices = self.store.take_notices(BATCH as i64).await?;
+        let notices = self.take().await?;
         let deliveries = notices.iter().map(|notice| self.deliver(whatsapp, notice));
         for sent in join_all(deliveries).await {
             counts.count(&sent?);
         }
         Ok(counts)
+    }
+
+    /// A batch from where the last one ended, and from the beginning again, so that everybody has a turn.
+    async fn take(&self) -> Result<Vec<Outgoing>, StoreError> {
+        let after = self.lock_after().clone();
+        let mut notices = self.store.take_notices(BATCH as i64, &after).await?;
+        let mut last = notices.iter().map(|notice| notice.recipient.clone()).max();
+        if notices.len() < BATCH && !after.is_empty() {
+            let left = (BATCH - notices.len()) as i64;
+            let begun_again = self.store.take_notices(left, "").await?;
+            last = begun_again.iter().map(|notice| notice.recipient.clone()).max();
+            notices.extend(begun_again);
+        }
+        let is_full = notices.len() == BATCH;
+        *self.lock_after() = last.filter(|_| is_full).unwrap_or_default();
+        Ok(notices)
+    }
+
+    fn lock_after(&self) -> MutexGuard<'_, String> {
+        self.after.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[tracing::instrument(

@@ -15,6 +15,7 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use reqwest::header::InvalidHeaderValue;
@@ -43,6 +44,8 @@ pub struct Notifier {
     whatsapp: Option<WhatsApp>,
     public_url: String,
     poll: Duration,
+    /// The person whose notice was taken last, if others may come after.
+    after: Mutex<String>,
 }
 
 /// `NotifySetupError` says which setting cannot be used.
@@ -83,6 +86,7 @@ impl Notifier {
             whatsapp: settings.whatsapp.as_ref().map(WhatsApp::new).transpose()?,
             public_url: link_base(&settings.public_url).ok_or(NotifySetupError::PublicUrl)?,
             poll: settings.poll,
+            after: Mutex::default(),
         })
     }
 }

@@ -94,26 +94,37 @@ pub enum Sent {
 }
 
 impl Store {
-    /// Takes up to so many notices that are due, the first of each recipient, and marks them as being sent.
-    pub async fn take_notices(&self, limit: i64) -> Result<Vec<Outgoing>, StoreError> {
+    /// Takes up to so many notices that are due, the first of each recipient after this one, and marks them as being sent.
+    ///
+    /// It walks from person to person, so that a long queue of one is no way to go for the others.
+    pub async fn take_notices(&self, limit: i64, after: &str) -> Result<Vec<Outgoing>, StoreError> {
         let rows = bounded(sqlx::query_as!(
             Row,
             r#"-- take_notices
-            -- cross-shard: due times of all shards are in one index
-            with picked as (
-              select o.shard, o.job_id, o.notice_id from longhaul.outbox o
-              -- The notices of a newer release's job wait for a server that knows its shape.
-              join longhaul.job j on j.shard = o.shard and j.job_id = o.job_id and j.spec_version <= $3
-              where o.delivery = 'pending' and o.due_at <= longhaul.now()
-                -- Nothing older for the same person is on its way or goes now.
-                and not exists (
-                  select from longhaul.outbox p
-                  join longhaul.job k on k.shard = p.shard and k.job_id = p.job_id and k.spec_version <= $3
-                  where p.recipient = o.recipient and p.delivery in ('pending', 'sending')
-                    and (p.created_at, p.notice_id) < (o.created_at, o.notice_id)
-                    -- One that waits to be tried again must not hold up what is new.
-                    and (p.delivery = 'sending' or p.due_at <= longhaul.now()))
-              order by o.due_at limit $1
+            -- cross-shard: notices of all shards are in one index
+            with recursive person as (
+              (select o.recipient from longhaul.outbox o
+               where o.delivery in ('pending', 'sending') and o.recipient > $4 order by o.recipient limit 1)
+              union all
+              select (select o.recipient from longhaul.outbox o
+                where o.delivery in ('pending', 'sending') and o.recipient > p.recipient
+                order by o.recipient limit 1)
+              from person p where p.recipient is not null
+            ), first as (
+              select n.* from person p cross join lateral (
+                select o.shard, o.job_id, o.notice_id from longhaul.outbox o
+                -- The notices of a newer release's job wait for a server that knows its shape.
+                join longhaul.job j on j.shard = o.shard and j.job_id = o.job_id and j.spec_version <= $3
+                -- One that waits to be tried again must not hold up what is new.
+                where o.recipient = p.recipient and o.delivery = 'pending' and o.due_at <= longhaul.now()
+                  and not exists (select from longhaul.outbox s
+                    where s.recipient = p.recipient and s.delivery = 'sending')
+                order by o.created_at, o.notice_id limit 1
+              ) n
+              limit $1
+            ), picked as (
+              select o.shard, o.job_id, o.notice_id from longhaul.outbox o join first f using (shard, job_id, notice_id)
+              where o.delivery = 'pending'
               for update of o skip locked
             ), taken as (
               update longhaul.outbox o set delivery = 'sending', tries = o.tries + 1,
@@ -136,6 +147,7 @@ impl Store {
             limit,
             GRACE_SECONDS,
             spec::VERSION,
+            after,
         )
         .fetch_all(&self.pool))
         .await?;

@@ -121,7 +121,7 @@ async fn a_job_of_a_newer_release_is_left_alone_and_stops_no_other() {
             .unwrap();
     let sweeper = Sweeper::new(store.clone(), Duration::from_secs(1));
     assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
-    assert_eq!(store.take_notices(10).await.unwrap().len(), 0);
+    assert_eq!(store.take_notices(10, "").await.unwrap().len(), 0);
     assert_eq!(store.judge_lost_notices().await.unwrap(), 0);
     assert_eq!(everything(&rig).await, before);
 }

@@ -181,3 +181,21 @@ async fn a_message_that_will_never_arrive_is_given_up_and_says_why() {
     assert!(failed.error.contains("131047"), "{}", failed.error);
     assert!(!failed.error.contains("5550101"), "{}", failed.error);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_people_than_one_batch_takes_are_all_told_once() {
+    let rig = Rig::start().await;
+    let people: Vec<String> = (0..50).map(|number| format!("+155502{number:02}")).collect();
+    let told = |person: &String| {
+        let notify = vec![person.clone(), PERSON.to_owned()];
+        with(JobSettings { notify, ..JobSettings::default() }, job(person, [wait(0)]))
+    };
+    for person in &people {
+        rig.submit(told(person)).await;
+    }
+    for person in &people {
+        assert_eq!(rig.sandbox.messages(person, 1).await.len(), 1, "{person}");
+    }
+    // One after the other, since they are all for one person.
+    assert_eq!(rig.sandbox.messages(PERSON, people.len()).await.len(), people.len());
+}
