@@ -19,6 +19,8 @@ mod claim;
 
 mod writer;
 
+mod mishap;
+
 mod step;
 
 mod trouble;
