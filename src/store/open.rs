@@ -9,6 +9,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
@@ -22,10 +24,19 @@ const ASK: Duration = Duration::from_millis(250);
 /// And how often that is told.
 const TELL: Duration = Duration::from_secs(30);
 
+/// A migration that waits for a lock holds up everybody who comes after it, so it gives up soon and comes again.
+const MIGRATING: [(&str, &str); 3] = [
+    ("statement_timeout", "10min"),
+    ("lock_timeout", "2s"),
+    ("idle_in_transaction_session_timeout", "10min"),
+];
+
 impl Store {
     /// Brings the schema up to date under Postgres's migration lock; before that nothing else may be done.
     pub async fn open(&self) -> Result<(), StoreError> {
-        migrate(&self.options).await?;
+        let mut connection = self.connect_to_migrate().await?;
+        migrate(&mut connection).await?;
+        connection.close().await?;
         // That it was opened before is no fault.
         let _ = self.opened.set(());
         Ok(())
@@ -33,16 +44,23 @@ impl Store {
 
     /// Opens it as soon as Postgres answers, however long that takes.
     pub async fn open_when_it_answers(&self) -> Result<(), StoreError> {
+        self.when_it_answers(|| self.open()).await
+    }
+
+    /// Does what a start needs from Postgres, again until it answers; only what time cannot mend is an error.
+    pub async fn when_it_answers<F>(&self, mut work: impl FnMut() -> F) -> Result<(), StoreError>
+    where
+        F: Future<Output = Result<(), StoreError>>,
+    {
         let mut told_at = None::<Instant>;
         loop {
-            match self.open().await {
+            match work().await {
                 Ok(()) => break,
                 Err(error) if can_pass(&error) => {
                     // Whoever starts while Postgres is away does not know who else lives.
                     self.presence.note_trouble();
                     if told_at.is_none_or(|at| at.elapsed() >= TELL) {
-                        let error = &error as &dyn Error;
-                        tracing::warn!(error, "the database does not answer; waiting for it");
+                        tell_wait(&error);
                         told_at = Some(Instant::now());
                     }
                 }
@@ -54,6 +72,23 @@ impl Store {
             tracing::info!("the database answers");
         }
         Ok(())
+    }
+
+    /// A session of its own, around a pooler if there is a way: what migrations set and lock belongs to the session.
+    async fn connect_to_migrate(&self) -> Result<PgConnection, StoreError> {
+        let connect = async |options: &PgConnectOptions| {
+            let options = options.clone().options(MIGRATING);
+            bounded(options.connect()).await
+        };
+        let Some(declared) = self.presence.declared() else { return connect(&self.options).await };
+        let mut pooled = connect(&self.options).await?;
+        if let Ok(mut direct) = connect(declared).await {
+            // One that leads elsewhere would change what is not ours.
+            if identity(&mut direct).await? == identity(&mut pooled).await? {
+                return Ok(direct);
+            }
+        }
+        Ok(pooled)
     }
 
     /// Set once it is open.
@@ -71,9 +106,9 @@ fn can_pass(error: &StoreError) -> bool {
     else {
         return false;
     };
-    // What a pooler says of a database, a login or an option that it does not know.
-    let code = cause.as_database_error().and_then(sqlx::error::DatabaseError::code);
-    let is_refused = code.is_some_and(|code| code == "08P01");
+    let is_refused = cause.as_database_error().is_some_and(|error| {
+        error.code().is_some_and(|code| code == "08P01") && is_refusal(error.message())
+    });
     let is_for_good = if let sqlx::Error::Io(error) = cause {
         [ErrorKind::PermissionDenied, ErrorKind::InvalidInput].contains(&error.kind())
     } else {
@@ -82,21 +117,56 @@ fn can_pass(error: &StoreError) -> bool {
     !is_refused && !is_for_good && is_passing(cause)
 }
 
+/// Whether a pooler says that it does not know a database, a login or an option; it says much else under the same code.
+fn is_refusal(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let refusals =
+        ["unsupported startup parameter", "no such database", "no such user", "authentication"];
+    // What it remembers of Postgres's answers to itself may be over.
+    !message.starts_with("server login has been failing")
+        && refusals.iter().any(|refusal| message.contains(refusal))
+}
+
+fn tell_wait(error: &StoreError) {
+    let locked = "55P03";
+    let cause = match error {
+        StoreError::Migrate(
+            MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _),
+        )
+        | StoreError::Unavailable(cause) => cause.as_database_error(),
+        _ => None,
+    };
+    let is_locked = cause.and_then(DatabaseError::code).is_some_and(|code| code == locked);
+    let error = error as &dyn Error;
+    if is_locked {
+        tracing::warn!(
+            error,
+            "a migration needs a lock that another transaction holds; waiting for it"
+        );
+    } else {
+        tracing::warn!(error, "the database does not answer; waiting for it");
+    }
+}
+
+/// What tells one database of one Postgres from another.
+async fn identity(connection: &mut PgConnection) -> Result<(String, DateTime<Utc>), StoreError> {
+    let read = sqlx::query!(
+        r#"-- identify_database
+        select pg_catalog.current_database()::text as "name!",
+          pg_catalog.pg_postmaster_start_time() as "started_at!""#
+    );
+    let read = bounded(read.fetch_one(connection)).await?;
+    Ok((read.name, read.started_at))
+}
+
 /// Migrations may take longer than any other statement, and their own table lives in our schema too.
-async fn migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
-    let options = options.clone().options([
-        ("statement_timeout", "10min"),
-        ("lock_timeout", "10min"),
-        ("idle_in_transaction_session_timeout", "10min"),
-    ]);
-    let mut connection: PgConnection = bounded(options.connect()).await?;
-    create_schema(&mut connection).await?;
+async fn migrate(connection: &mut PgConnection) -> Result<(), StoreError> {
+    create_schema(connection).await?;
     connection.execute("-- migrate_here\nset search_path to longhaul").await?;
     let mut migrator = sqlx::migrate!();
     // A newer release may have been here: its migrations work with this one, so that both can run side by side.
     migrator.set_ignore_missing(true);
-    migrator.run_direct(None, &mut connection, false).await?;
-    connection.close().await?;
+    migrator.run_direct(None, connection, false).await?;
     Ok(())
 }
 
