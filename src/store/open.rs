@@ -179,3 +179,28 @@ async fn create_schema(connection: &mut PgConnection) -> Result<(), StoreError> 
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pooler_that_has_no_room_or_no_postgres_is_waited_for() {
+        for passing in [
+            "server login has been failing, try again later (server_login_retry)",
+            "server login has been failing, cached error: password authentication failed",
+            "query_wait_timeout",
+            "no more connections allowed (max_client_conn)",
+        ] {
+            assert!(!is_refusal(passing), "{passing}");
+        }
+        for final_one in [
+            "unsupported startup parameter: options",
+            "no such database: longhaul",
+            "no such user: longhaul",
+            "SASL authentication failed",
+        ] {
+            assert!(is_refusal(final_one), "{final_one}");
+        }
+    }
+}

@@ -189,6 +189,25 @@ async fn a_server_that_lives_and_cannot_make_its_direct_connection_anew_takes_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_gets_no_further_connection_renews_on_those_it_has() {
+    let rig = Rig::without_server(&[("LONGHAUL_LEASE_SECONDS", "2")]).await;
+    let gate = Gate::open(&rig.db.url).await;
+    let server = Process::serve(&rig, &[("DATABASE_URL", &gate.url)]).await;
+    let before = rig.db.executors().await;
+    gate.admit_nobody();
+    let kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity
+      where datname = current_database() and query like '-- renew_lease%'";
+    assert_eq!(rig.db.number(kill).await, 1);
+    let read = sqlx::query_scalar("select longhaul.now()::text");
+    let now: String = read.fetch_one(&rig.db.pool).await.unwrap();
+    let renewed = "select lease_expires_at > $1::timestamptz + interval '5 seconds'
+      from longhaul.executor";
+    rig.db.wait_until(renewed, &now).await;
+    assert_eq!(rig.db.executors().await, before);
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_a_pooler_hands_around_is_no_sign_of_life() {
     let rig = Rig::without_server(&[LONG_LEASE]).await;
     let gate = Gate::pool(&rig.db.url).await;
