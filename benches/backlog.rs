@@ -245,7 +245,9 @@ impl Subject {
         let request = ClaimRequest { executor_id, limit: 1, holds_last_attempt: false };
         let claim = Box::pin(self.store.claim(request));
         let claimed = times.take("claim", claim).await?;
-        let [job] = claimed.as_slice() else { bail!("the job that was submitted is not claimed") };
+        let [job] = claimed.claimed.as_slice() else {
+            bail!("the job that was submitted is not claimed")
+        };
         let unsent = CallEnd::Unsent(CallId::first_of(job.lease.attempt_id));
         times.take("release", Box::pin(self.store.release(job, unsent))).await?;
         Box::pin(self.store.cancel(&key, "", "client", None)).await?;

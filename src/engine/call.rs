@@ -34,10 +34,14 @@ impl Steps {
         job: &Claimed,
         call: Call,
         abort: &CancellationToken,
-    ) -> Result<(Ended, CallEnd), StoreError> {
+    ) -> Result<(Ended, CallEnd), (StoreError, CallEnd)> {
         let (mut call, mut answer, mut cost) = (call, None::<Reply>, Some(Usd::ZERO));
         let mut call_id = CallId::first_of(job.lease.attempt_id);
         loop {
+            // Taken from here, or without a lease that is known to live: nothing leaves any more.
+            if abort.is_cancelled() || !self.lease.is_alive() {
+                return Ok((Ended::Aborted, CallEnd::Unsent(call_id)));
+            }
             let partial = Partial::default();
             let asked = tokio::select! {
                 asked = self.model.ask(&call, &partial) => Some(asked),
@@ -89,14 +93,19 @@ impl Steps {
         end: CallEnd,
         call: &Call,
         abort: &CancellationToken,
-    ) -> Result<CallId, StoreError> {
+    ) -> Result<CallId, (StoreError, CallEnd)> {
         let call_id = CallId::new();
         let begin = || self.store.continue_call(job, end.clone(), call_id, &call.model);
-        let begun = self.patiently(abort, begin).await;
-        if let Err(StoreError::Unavailable(_)) = begun {
-            self.end_call(job, end).await;
+        match self.patiently(abort, begin).await {
+            Ok(()) => Ok(call_id),
+            Err(error) => {
+                // Of a lease that is lost it was written.
+                if !error.is_lease_lost() {
+                    self.end_call(job, end).await;
+                }
+                Err((error, CallEnd::Unsent(call_id)))
+            }
         }
-        begun.map(|()| call_id)
     }
 
     /// Keeps what has arrived of an answer, so that it is not lost with this process.

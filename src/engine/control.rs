@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Caller, Engine, EngineError};
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
 use crate::domain::submission::fingerprint;
 use crate::domain::validate::{COMMENT_BYTES_MAX, Faults};
+use crate::store::StoreError;
 use crate::store::approval::Vote;
 use crate::store::control::Request;
 use crate::store::job::JobView;
@@ -50,6 +51,23 @@ impl Engine {
         request_id: Option<String>,
     ) -> Result<bool, EngineError> {
         check(&command, request_id.as_deref())?;
+        // To its end also when the client has gone: whoever waits for the change is to be woken.
+        let (engine, key) = (self.clone(), key.clone());
+        let acting =
+            tokio::spawn(async move { engine.act(&key, command, caller, request_id).await });
+        match acting.await {
+            Ok(acted) => Ok(acted?),
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    async fn act(
+        &self,
+        key: &JobKey,
+        command: Command,
+        caller: Caller,
+        request_id: Option<String>,
+    ) -> Result<bool, StoreError> {
         let store = &self.store;
         let request = request_id.and_then(|request_id| command.request(request_id));
         let request = request.as_ref();
@@ -100,6 +118,7 @@ impl Command {
     ///
     /// The door is no part of it: a client may repeat through the other one.
     fn request(&self, request_id: String) -> Option<Request> {
+        // What is not said is not written, so that a field that comes later changes no fingerprint of before.
         let (action, asked) = match self {
             Self::Status => return None,
             Self::Pause { now } => ("pause", json!({"now": now})),
@@ -111,6 +130,8 @@ impl Command {
                 (verb(*verdict), asked)
             }
         };
+        let Value::Object(mut asked) = asked else { unreachable!("each of these is an object") };
+        asked.retain(|_, value| ![json!(null), json!(false), json!("")].contains(value));
         let fingerprint = fingerprint(&json!({"action": action, "asked": asked}));
         Some(Request { request_id, action, fingerprint })
     }

@@ -11,22 +11,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::sync::{
-    OwnedRwLockReadGuard, OwnedSemaphorePermit, Semaphore, broadcast::error::RecvError,
-};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast::error::RecvError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{Instrument as _, Level, event};
 
 use super::EngineSettings;
 use super::lease::LeaseKeeper;
 use super::step::{After, Steps};
-use crate::domain::id::{ExecutorId, JobKey};
+use crate::domain::id::{CallId, JobKey};
 use crate::model::Model;
-use crate::store::claim::{ClaimRequest, Claimed};
+use crate::store::claim::{ClaimRequest, Claimed, Claims};
 use crate::store::executor::Held;
+use crate::store::ledger::CallEnd;
 use crate::store::{Store, StoreError};
 use crate::telemetry::METRIC;
 
@@ -36,6 +34,8 @@ const COMPARE: Duration = Duration::from_secs(1);
 const COMPARE_PAUSE: Duration = Duration::from_millis(50);
 /// How often jobs are looked for that carry this executor's id and are not in its hands, at the least.
 const TIDY: Duration = Duration::from_secs(5);
+/// How long a stop tries to give back what it has, first what is in hand and then what is left.
+const GIVE_BACK: Duration = Duration::from_secs(7);
 /// A claim that takes longer hangs on a connection that is gone.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(15);
 /// The most jobs of one claim: each brings its whole specification.
@@ -44,19 +44,21 @@ const CLAIM_MAX: usize = 32;
 /// The part of a server that runs steps.
 #[derive(Clone)]
 pub struct Executor {
-    store: Store,
+    pub(super) store: Store,
     steps: Steps,
     settings: EngineSettings,
-    lease: LeaseKeeper,
-    stop: CancellationToken,
-    inner: Arc<Inner>,
+    pub(super) lease: LeaseKeeper,
+    pub(super) stop: CancellationToken,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    slots: Arc<Semaphore>,
+pub(super) struct Inner {
+    pub(super) slots: Arc<Semaphore>,
     claim_limit: AtomicUsize,
     in_hand: Mutex<InHand>,
-    running: TaskTracker,
+    /// What left the hands without a word in the tables, because the database was away.
+    left: Mutex<HashSet<(JobKey, i32)>>,
+    pub(super) running: TaskTracker,
 }
 
 /// What is in hand, by job and epoch: a job that was taken back and claimed again is in hand twice for a moment.
@@ -81,9 +83,10 @@ impl Executor {
             slots: Arc::new(Semaphore::new(settings.slots)),
             claim_limit: AtomicUsize::new(CLAIM_MAX),
             in_hand: Mutex::default(),
+            left: Mutex::default(),
             running: TaskTracker::new(),
         };
-        let steps = Steps::new(store.clone(), model);
+        let steps = Steps::new(store.clone(), model, lease.clone());
         Self { store, steps, settings, lease, stop, inner: Arc::new(inner) }
     }
 
@@ -143,17 +146,16 @@ impl Executor {
         let executor_id = self.lease.executor_id();
         let holds_last_attempt = self.holds_last_attempt();
         let request = ClaimRequest { executor_id, limit, holds_last_attempt };
-        let wake = self.store.wake();
-        wake.note_look();
+        let came = self.store.wake().work_came();
         let began_at = Instant::now();
-        let claimed = self.store.claim(request).await?;
+        let Claims { claimed, saw_all } = self.store.claim(request).await?;
         let count = claimed.len();
         if count > 0 {
             let seconds = began_at.elapsed().as_secs_f64();
             event!(target: METRIC, Level::TRACE, histogram.longhaul.claim.seconds = seconds);
         }
-        if count == limit {
-            wake.note_work();
+        if saw_all {
+            self.store.wake().note_nothing_left(came);
         }
         for job in claimed {
             let Some(slot) = slots.split(1) else {
@@ -162,19 +164,6 @@ impl Executor {
             self.take(job, slot);
         }
         Ok(count)
-    }
-
-    /// A place for a job that is about to be submitted here, if there is room and nothing is known to wait before it.
-    pub fn find_place(&self) -> Option<Place> {
-        if self.stop.is_cancelled() || !self.lease.is_alive() || self.store.wake().may_have_work() {
-            return None;
-        }
-        let slot = Arc::clone(&self.inner.slots).try_acquire_owned().ok()?;
-        let claiming = self.lease.find_claiming()?;
-        let executor_id = self.lease.executor_id();
-        let draining = self.inner.running.token();
-        let executor = self.clone();
-        Some(Place { executor, executor_id, slot, _claiming: claiming, _draining: draining })
     }
 
     /// Lets go of what is no longer its own, and gives back what it does not know, until told to stop.
@@ -249,19 +238,30 @@ impl Executor {
             let known = |held: &Held| in_hand.contains_key(&(held.key.clone(), held.lease.epoch));
             held.into_iter().filter(|held| !known(held)).collect()
         };
+        let mut result = Ok(());
         for held in unheld {
-            match self.store.release_unheld(&held).await {
-                Ok(()) => {
-                    tracing::warn!(job_id = held.key.job_id(), "gave back a job it did not know");
-                }
-                Err(error) if error.is_lease_lost() => {}
-                Err(error) => return Err(error),
+            match self.give_back_unheld(&held).await {
+                Err(error) if !error.is_lease_lost() => result = Err(error),
+                Ok(()) | Err(_) => {}
             }
+        }
+        result
+    }
+
+    async fn give_back_unheld(&self, held: &Held) -> Result<(), StoreError> {
+        self.store.release_unheld(held).await?;
+        tracing::warn!(job_id = held.key.job_id(), "gave back a job it did not know");
+        let job = (held.key.clone(), held.lease.epoch);
+        let was_in_hand = self.lock_left().remove(&job);
+        if !was_in_hand {
+            // Its claim was never known here, so its call never left.
+            let unsent = CallEnd::Unsent(CallId::first_of(held.lease.attempt_id));
+            self.store.end_call(&held.key, unsent).await?;
         }
         Ok(())
     }
 
-    fn take(&self, job: Claimed, slot: OwnedSemaphorePermit) {
+    pub(super) fn take(&self, job: Claimed, slot: OwnedSemaphorePermit) {
         let hand = Hand {
             abort: CancellationToken::new(),
             wake_number: job.key.wake_number(),
@@ -294,6 +294,10 @@ impl Executor {
             match std::panic::AssertUnwindSafe(step).catch_unwind().await {
                 Ok(After::GoOn(next)) => job = *next,
                 Ok(After::Left) => return,
+                Ok(After::Unstored) => {
+                    self.lock_left().insert(in_hand.clone());
+                    return;
+                }
                 Err(_panic) => return self.steps.panicked(&job).await,
             }
             // A checkpoint starts the count of lost attempts again.
@@ -313,10 +317,18 @@ impl Executor {
             for hand in self.lock_in_hand().values() {
                 hand.abort.cancel();
             }
-            // Giving back is one short transaction each.
-            let _ = tokio::time::timeout(Duration::from_secs(5), self.inner.running.wait()).await;
+            let _ = tokio::time::timeout(GIVE_BACK, self.inner.running.wait()).await;
         }
+        let _ = tokio::time::timeout(GIVE_BACK, self.give_back_the_rest()).await;
         self.lease.sign_off().await;
+    }
+
+    /// What still carries this executor's id would count as lost once the executor is gone.
+    async fn give_back_the_rest(&self) {
+        while let Err(error) = self.release_unheld().await {
+            tracing::debug!(error = &error as &dyn Error, "could not give back what is left");
+            tokio::time::sleep(COMPARE_PAUSE * 4).await;
+        }
     }
 
     async fn a_slot(&self) {
@@ -332,31 +344,12 @@ impl Executor {
         self.lock_in_hand().values().any(|hand| hand.wake_number == wake_number)
     }
 
+    fn lock_left(&self) -> MutexGuard<'_, HashSet<(JobKey, i32)>> {
+        self.inner.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock_in_hand(&self) -> MutexGuard<'_, InHand> {
         self.inner.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Room for one job that is being submitted.
-pub struct Place {
-    executor: Executor,
-    executor_id: ExecutorId,
-    slot: OwnedSemaphorePermit,
-    /// Until the job is in hand, so that nobody takes it for unheld meanwhile.
-    _claiming: OwnedRwLockReadGuard<()>,
-    /// A stop waits for it.
-    _draining: TaskTrackerToken,
-}
-
-impl Place {
-    /// Who claims the job.
-    pub fn executor_id(&self) -> ExecutorId {
-        self.executor_id
-    }
-
-    /// Takes the job that was claimed for it in hand.
-    pub fn take(self, job: Claimed) {
-        self.executor.take(job, self.slot);
     }
 }
 

@@ -10,6 +10,8 @@ pub mod lease;
 
 pub mod executor;
 
+mod place;
+
 mod step;
 
 mod call;

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
+use super::lease::LeaseKeeper;
 use crate::domain::id::{AttemptId, CallId};
 use crate::domain::job::{Failure, JobState, Lease, Reason, Status, StepResult};
 use crate::domain::spec::Work;
@@ -23,11 +24,15 @@ use crate::telemetry::METRIC;
 
 /// The longest pause between two tries to store something while the database is away.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How often a job is given back, if the database is away: some three seconds.
+const RELEASE_TRIES: u32 = 5;
+
 /// Runs steps.
 #[derive(Clone)]
 pub(super) struct Steps {
     pub(super) store: Store,
     pub(super) model: Model,
+    pub(super) lease: LeaseKeeper,
 }
 
 /// What comes after an attempt.
@@ -36,6 +41,8 @@ pub(super) enum After {
     GoOn(Box<Claimed>),
     /// The job has left this executor's hands.
     Left,
+    /// It has left them, and the database is away, so that nobody else knows yet.
+    Unstored,
 }
 
 /// How an attempt ended.
@@ -58,8 +65,8 @@ impl Ended {
 }
 
 impl Steps {
-    pub(super) fn new(store: Store, model: Model) -> Self {
-        Self { store, model }
+    pub(super) fn new(store: Store, model: Model, lease: LeaseKeeper) -> Self {
+        Self { store, model, lease }
     }
 
     /// A span for an attempt, linked to the trace of whoever submitted the job.
@@ -90,18 +97,18 @@ impl Steps {
         let began_at = Instant::now();
         let (ended, call) = match self.attempt(&job, &abort).await {
             Ok(ended) => ended,
-            Err(error) => return self.unstored(&job, error, None).await,
+            Err((error, call)) => return self.unstored(&job, error, call).await,
         };
         let (seconds, outcome) = (began_at.elapsed().as_secs_f64(), ended.word());
         event!(target: METRIC, Level::TRACE, histogram.longhaul.step.seconds = seconds, outcome);
         match self.store_end(&job, ended, call.clone(), &abort, may_go_on).await {
             Ok(after) => after,
-            Err(error) => self.unstored(&job, error, Some(call)).await,
+            Err(error) => self.unstored(&job, error, call).await,
         }
     }
 
     /// What became of an attempt could not be stored with the job; what its last call used must be kept all the same.
-    async fn unstored(&self, job: &Claimed, error: StoreError, call: Option<CallEnd>) -> After {
+    async fn unstored(&self, job: &Claimed, error: StoreError, call: CallEnd) -> After {
         if error.is_lease_lost() {
             tracing::info!("the job was taken, cancelled or paused meanwhile");
             return After::Left;
@@ -112,7 +119,8 @@ impl Steps {
                 "could not store what became of an attempt"
             );
             // Trying the same again would pay the model again and fail again.
-            self.give_up(job, "the server could not store what became of the step", call).await;
+            let message = "the server could not store what became of the step";
+            self.give_up(job, message, Some(call)).await;
             return After::Left;
         }
         // The job is found unheld, or its executor is declared dead.
@@ -120,10 +128,8 @@ impl Steps {
             error = &error as &dyn Error,
             "the database is away; an attempt is left as it is"
         );
-        if let Some(call) = call {
-            self.end_call(job, call).await;
-        }
-        After::Left
+        self.end_call(job, call).await;
+        After::Unstored
     }
 
     /// Fails a job whose step panicked here.
@@ -135,10 +141,10 @@ impl Steps {
     /// Gives back a job whose next step this executor does not begin.
     pub(super) async fn give_back(&self, job: &Claimed) {
         let unsent = CallEnd::Unsent(CallId::first_of(job.lease.attempt_id));
-        match self.store.release(job, unsent).await {
-            Ok(_) => {}
+        match self.release(job, unsent).await {
+            Ok(()) => {}
             Err(error) if error.is_lease_lost() => {}
-            // It is found unheld, or its lease runs out.
+            // It is found unheld, also by the end of a stop.
             Err(error) => {
                 tracing::warn!(
                     job_id = job.key.job_id(),
@@ -149,10 +155,26 @@ impl Steps {
         }
     }
 
+    /// Gives a job back, also when a few tries are needed: a stop must not count for a loss.
+    async fn release(&self, job: &Claimed, call: CallEnd) -> Result<(), StoreError> {
+        let mut tried = 1;
+        loop {
+            match self.store.release(job, call.clone()).await {
+                Err(StoreError::Unavailable(_)) if tried < RELEASE_TRIES => {}
+                released => return released.map(|_| ()),
+            }
+            tokio::time::sleep(pause(tried)).await;
+            tried += 1;
+        }
+    }
+
     /// Fails a job because of a fault of ours; if not even that can be stored, its attempt counts as lost.
     async fn give_up(&self, job: &Claimed, message: &str, call: Option<CallEnd>) {
         let failure = failure(job, Reason::StepPanicked, message.to_owned(), None);
-        let Err(error) = self.store.fail(job, failure, call).await else { return };
+        let Err(error) = self.store.fail(job, failure, call.clone()).await else { return };
+        if let Some(call) = call {
+            self.end_call(job, call).await;
+        }
         tracing::error!(
             job_id = job.key.job_id(),
             error = &error as &dyn Error,
@@ -169,20 +191,21 @@ impl Steps {
         &self,
         job: &Claimed,
         abort: &CancellationToken,
-    ) -> Result<(Ended, CallEnd), StoreError> {
+    ) -> Result<(Ended, CallEnd), (StoreError, CallEnd)> {
+        let unsent = CallEnd::Unsent(CallId::first_of(job.lease.attempt_id));
         let step = job.state.current_step;
         let Some(Work::Run(run)) = job.spec.find_step(step).map(|found| &found.work) else {
             let what = format!("job {} was claimed at step {step}, which does not run", job.key);
-            return Err(StoreError::Corrupt { table: "job", what });
+            return Err((StoreError::Corrupt { table: "job", what }, unsent));
         };
         let needed = prompt::needed_steps(&job.spec, step, run);
-        let outputs = self.patiently(abort, || self.store.outputs(&job.key, &needed)).await?;
+        let outputs = match self.patiently(abort, || self.store.outputs(&job.key, &needed)).await {
+            Ok(outputs) => outputs,
+            Err(error) => return Err((error, unsent)),
+        };
         match prompt::call(&job.spec, step, run, &outputs) {
             Ok(call) => self.ask(job, call, abort).await,
-            Err(error) => {
-                let unsent = CallEnd::Unsent(CallId::first_of(job.lease.attempt_id));
-                Ok((Ended::Erred(error), unsent))
-            }
+            Err(error) => Ok((Ended::Erred(error), unsent)),
         }
     }
 
@@ -206,7 +229,7 @@ impl Steps {
             Ended::Erred(error) => self.erred(job, error, call, abort).await,
             Ended::Aborted => {
                 // Whoever took the job away has moved it already, or this process is stopping.
-                self.store.release(job, call).await?;
+                self.release(job, call).await?;
                 Ok(After::Left)
             }
         }
@@ -246,10 +269,10 @@ impl Steps {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let mut tried = 0;
+        let (mut tried, mut is_last) = (0, false);
         loop {
             let error = match write().await {
-                Err(error @ StoreError::Unavailable(_)) => error,
+                Err(error @ StoreError::Unavailable(_)) if !is_last => error,
                 result => return result,
             };
             tried += 1;
@@ -259,7 +282,8 @@ impl Steps {
                 "the database is away; trying again"
             );
             tokio::select! {
-                () = abort.cancelled() => return Err(error),
+                // Once more: it may have come back during the pause.
+                () = abort.cancelled() => is_last = true,
                 () = tokio::time::sleep(pause(tried)) => {}
             }
         }

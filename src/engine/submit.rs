@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::executor::Place;
+use super::place::Place;
 use super::{Caller, Engine, EngineError};
 use crate::domain::id::{JobKey, new_job_id};
 use crate::domain::language::is_spoken;

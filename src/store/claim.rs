@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use sqlx::PgConnection;
 use sqlx::types::Json;
+use sqlx::{Connection as _, PgConnection};
 
 use super::executor::Held;
 use super::ledger::{CallEnd, Line};
 use super::sweep::set_aside;
 use super::write::Written;
 use super::writer::Work;
-use super::{Store, StoreError, bounded, read_json};
+use super::{Store, StoreError, bounded, read_json, unless_it_panics};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{Failure, JobState, Lease, StepResult};
 use crate::domain::spec::{self, Spec};
@@ -48,11 +48,20 @@ pub struct ClaimRequest {
     pub holds_last_attempt: bool,
 }
 
+/// What a look at the queue came to.
+#[derive(Debug, Default)]
+pub struct Claims {
+    /// The jobs that are in the asker's hands now.
+    pub claimed: Vec<Claimed>,
+    /// Whether there was nothing else to claim.
+    pub saw_all: bool,
+}
+
 impl Store {
     /// Takes jobs from the queue, the most urgent and oldest first.
     ///
     /// At most one of them is on its last attempt, so that a job which kills its executors takes no others with it.
-    pub async fn claim(&self, request: ClaimRequest) -> Result<Vec<Claimed>, StoreError> {
+    pub async fn claim(&self, request: ClaimRequest) -> Result<Claims, StoreError> {
         self.claim_soon(request).await
     }
 
@@ -166,15 +175,19 @@ pub(super) struct Claimable {
 }
 
 /// Locks jobs of the queue and decides about them; one that cannot be read is set aside.
+/// Answers also whether there was nothing else to lock.
 pub(super) async fn claim_rows(
     tx: &mut PgConnection,
     request: &ClaimRequest,
-) -> Result<Vec<Claimable>, StoreError> {
+) -> Result<(Vec<Claimable>, bool), StoreError> {
     let mut holds_last_attempt = request.holds_last_attempt;
     let mut claims = Vec::new();
-    for row in lock_claimable(tx, request).await? {
+    let rows = lock_claimable(tx, request).await?;
+    let saw_all = rows.len() < request.limit;
+    for row in rows {
         let key = JobKey::new(&row.job_id);
-        let claim = match row.into_claim(key.clone(), request.executor_id) {
+        let claim = unless_it_panics(|| row.into_claim(key.clone(), request.executor_id));
+        let claim = match claim {
             Ok(claim) => claim,
             Err(error) => {
                 tracing::error!(job_id = key.job_id(), %error, "could not read a job; it is set aside");
@@ -188,7 +201,21 @@ pub(super) async fn claim_rows(
         }
         claims.push(claim);
     }
-    Ok(claims)
+    Ok((claims, saw_all))
+}
+
+/// Puts off the job at the head of the queue, whose claim cannot be written, so that it is in nobody's way.
+pub(super) async fn set_aside_first(
+    connection: &mut PgConnection,
+    request: &ClaimRequest,
+) -> Result<(), StoreError> {
+    let mut tx = connection.begin().await?;
+    for row in lock_claimable(&mut tx, request).await? {
+        let key = JobKey::new(&row.job_id);
+        tracing::error!(job_id = key.job_id(), "could not claim a job; it is set aside");
+        set_aside(&mut tx, &key).await?;
+    }
+    Ok(tx.commit().await?)
 }
 
 impl Row {

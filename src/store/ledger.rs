@@ -127,6 +127,15 @@ impl Line {
         Self { shard: key.shard(), job_id: key.job_id().to_owned(), call_id, what }
     }
 
+    /// About how many bytes it writes.
+    pub(super) fn weight(&self) -> usize {
+        match &self.what {
+            What::Noted { partial_output } => partial_output.len(),
+            What::Settled(settlement) => settlement.partial_output.as_deref().map_or(0, str::len),
+            What::Started { .. } | What::Unsent => 0,
+        }
+    }
+
     /// A call that is about to leave, in the attempt at hand.
     fn started(job: &Claimed, call_id: CallId, model: &str) -> Self {
         let what = What::Started {

@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPool, PgPoolOptions, PgSeverity};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::sync::SetOnce;
 
@@ -149,6 +149,7 @@ fn is_passing(error: &sqlx::Error) -> bool {
         None => matches!(
             error,
             sqlx::Error::Io(_)
+                | sqlx::Error::BeginFailed
                 | sqlx::Error::Tls(_)
                 | sqlx::Error::PoolTimedOut
                 | sqlx::Error::PoolClosed
@@ -234,6 +235,14 @@ fn read_json<T: DeserializeOwned>(table: &'static str, value: Value) -> Result<T
         .map_err(|error| StoreError::Corrupt { table, what: format!("at {}", error.path()) })
 }
 
+/// A decision that panics is a fault of its row, and stops nobody else.
+fn unless_it_panics<T>(decide: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let decided = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decide));
+    decided.unwrap_or_else(|_panic| {
+        Err(StoreError::Corrupt { table: "job", what: "deciding about it panicked".to_owned() })
+    })
+}
+
 /// Longer than every timeout of Postgres's own: who has not answered by then is gone, and the connection with it.
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -274,11 +283,19 @@ impl StoreError {
     /// Whether nothing more can be done on the connection it came over, or it never came to one.
     fn is_of_the_connection(&self) -> bool {
         let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
-        match error.as_database_error().and_then(sqlx::error::DatabaseError::code) {
-            // Connection trouble, no room, shutdown; a statement that took too long (57014) is no trouble of it.
-            Some(code) => ["08", "53", "57P"].iter().any(|class| code.starts_with(class)),
-            None => matches!(self, Self::Unavailable(_)),
-        }
+        let Some(error) = error.as_database_error() else {
+            return matches!(self, Self::Unavailable(_));
+        };
+        let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+        let is_over = matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
+        // Connection trouble, no room, shutdown, a standby; a statement that took too long (57014) is no trouble of it.
+        let code = error.code().unwrap_or_default();
+        is_over || ["08", "53", "57P", "25006"].iter().any(|class| code.starts_with(class))
+    }
+
+    /// As a failure of the environment: a login that went well once is not refused for a fault of ours.
+    fn of_the_environment(self) -> Self {
+        if let Self::Database(error) = self { Self::Unavailable(error) } else { self }
     }
 
     /// Whether Postgres undid a transaction for the sake of another, so that it may be tried again.

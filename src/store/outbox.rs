@@ -118,6 +118,7 @@ impl Store {
                 -- One that waits to be tried again must not hold up what is new.
                 where o.recipient = p.recipient and o.delivery = 'pending' and o.due_at <= longhaul.now()
                   and not exists (select from longhaul.outbox s
+                    join longhaul.job k on k.shard = s.shard and k.job_id = s.job_id and k.spec_version <= $3
                     where s.recipient = p.recipient and s.delivery = 'sending')
                 order by o.created_at, o.notice_id limit 1
               ) n

@@ -5,7 +5,7 @@
 //! Every loop that waits for a wake-up also polls, so a lost one costs time and never truth.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,8 +30,10 @@ pub struct Wake {
     pub work: Notify,
     /// There may be a notice to send.
     pub notices: Notify,
-    /// Whether a job may have become claimable since the last look for one.
-    may_have_work: AtomicBool,
+    /// Grows when a job may have become claimable.
+    work_came: AtomicU64,
+    /// How much of that the last look had seen that left nothing to claim.
+    work_seen: AtomicU64,
     jobs: broadcast::Sender<u64>,
     pending: Mutex<Pending>,
     has_pending: Notify,
@@ -49,7 +51,8 @@ impl Default for Wake {
         Self {
             work: Notify::new(),
             notices: Notify::new(),
-            may_have_work: AtomicBool::new(true),
+            work_came: AtomicU64::new(1),
+            work_seen: AtomicU64::new(0),
             jobs: broadcast::channel(4096).0,
             pending: Mutex::default(),
             has_pending: Notify::new(),
@@ -99,17 +102,21 @@ impl Wake {
 
     /// Whether jobs may be waiting to be claimed, as far as this process knows.
     pub fn may_have_work(&self) -> bool {
-        self.may_have_work.load(Ordering::Acquire)
+        self.work_came() != self.work_seen.load(Ordering::Acquire)
     }
 
-    /// A look for claimable jobs begins: what comes from now on is not seen by it.
-    pub fn note_look(&self) {
-        self.may_have_work.store(false, Ordering::Release);
+    /// To be asked before a look for claimable jobs, and told after it.
+    pub fn work_came(&self) -> u64 {
+        self.work_came.load(Ordering::Acquire)
     }
 
-    /// There may be more to claim than a look took.
-    pub fn note_work(&self) {
-        self.may_have_work.store(true, Ordering::Release);
+    /// A look that began when so much had come has left nothing to claim.
+    pub fn note_nothing_left(&self, came: u64) {
+        self.work_seen.fetch_max(came, Ordering::AcqRel);
+    }
+
+    fn note_work(&self) {
+        self.work_came.fetch_add(1, Ordering::AcqRel);
     }
 
     fn take_pending(&self) -> Vec<String> {

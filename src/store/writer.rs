@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::{ClaimRequest, Claimed};
+use super::claim::{ClaimRequest, Claims, set_aside_first};
 use super::ledger::Line;
 use super::submit::Birth;
 use super::{Store, StoreError, TRIES, bounded};
@@ -32,6 +32,8 @@ use batch::{Batch, Fate, Outcome};
 const QUEUE_MAX: usize = 1024;
 /// The most operations of one batch.
 const OPS_MAX: usize = 128;
+/// Of these at the most so many that had found their row locked: what is free is not to wait for them.
+const LOCKED_OPS_MAX: usize = 32;
 /// The most bytes of one batch, beyond its first operation.
 const BYTES_MAX: usize = 4 << 20;
 /// How long rows that others have locked are left alone when there is nothing else to do.
@@ -62,6 +64,8 @@ struct Op {
     /// What is known of its calls, written whatever becomes of the rest.
     lines: Vec<Line>,
     arrived_at: Instant,
+    /// Whether somebody else had its row locked when it was tried.
+    was_locked: bool,
     answer: Answer<Option<JobState>>,
 }
 
@@ -80,7 +84,7 @@ pub(super) enum Work {
 /// An executor asks for jobs.
 struct Claim {
     request: ClaimRequest,
-    answer: Answer<Vec<Claimed>>,
+    answer: Answer<Claims>,
 }
 
 type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -137,15 +141,12 @@ impl Store {
     ) -> Result<Option<JobState>, StoreError> {
         let key = key.clone();
         let arrived_at = Instant::now();
-        let op = |answer| Op { key, work, lines, arrived_at, answer };
+        let op = |answer| Op { key, work, lines, arrived_at, was_locked: false, answer };
         self.ask_writer(|answer| Item::Op(Box::new(op(answer)))).await
     }
 
     /// Has jobs claimed with the next batch.
-    pub(super) async fn claim_soon(
-        &self,
-        request: ClaimRequest,
-    ) -> Result<Vec<Claimed>, StoreError> {
+    pub(super) async fn claim_soon(&self, request: ClaimRequest) -> Result<Claims, StoreError> {
         self.ask_writer(|answer| Item::Claim(Claim { request, answer })).await
     }
 
@@ -168,7 +169,7 @@ impl Store {
             Err(error) => error,
         };
         if batch.len() == 1 || error.is_of_the_connection() {
-            batch.fail(error);
+            Self::refuse(line, batch, error).await;
             return Vec::new();
         }
         tracing::debug!(%error, size = batch.len(), "a batch was spoilt; it goes one by one");
@@ -176,10 +177,26 @@ impl Store {
         for single in batch.into_singles() {
             match self.commit_batch(line, &single).await {
                 Ok(outcome) => locked.extend(self.answer(single, outcome)),
-                Err(error) => single.fail(error),
+                Err(error) => Self::refuse(line, single, error).await,
             }
         }
         locked
+    }
+
+    /// Tells everybody why it did not go; where it is one job that cannot be claimed, nobody is to try again soon.
+    async fn refuse(line: &mut WriterLine, batch: Batch, error: StoreError) {
+        let first = match &batch.claim {
+            Some(Claim { request: request @ ClaimRequest { limit: 1, .. }, .. }) => Some(*request),
+            Some(_) | None => None,
+        };
+        let is_of_a_row = !matches!(error, StoreError::Unavailable(_));
+        if let Some(request) = first.filter(|_| is_of_a_row && batch.len() == 1)
+            && let Ok(mut connection) = line.take().await
+            && let Err(error) = bounded(set_aside_first(&mut connection, &request)).await
+        {
+            tracing::warn!(%error, "could not set a job aside");
+        }
+        batch.fail(error);
     }
 
     /// One transaction, again if Postgres undid it for the sake of another.
@@ -213,7 +230,7 @@ impl Store {
         for (op, fate) in batch.ops.into_iter().zip(outcome.fates) {
             let answered = match fate {
                 Fate::Locked if op.arrived_at.elapsed() < LOCKED_MAX => {
-                    locked.push(op);
+                    locked.push(Op { was_locked: true, ..op });
                     continue;
                 }
                 Fate::Locked => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
@@ -227,11 +244,11 @@ impl Store {
             let _ = op.answer.send(answered);
         }
         if let Some(claim) = batch.claim {
-            for claimed in &outcome.claimed {
+            for claimed in &outcome.claims.claimed {
                 self.wake.job_changed(&claimed.key, super::wake::Woken::default());
             }
             // One that nobody waits for is found unheld, and released.
-            let _ = claim.answer.send(Ok(outcome.claimed));
+            let _ = claim.answer.send(Ok(outcome.claims));
         }
         locked
     }
@@ -247,12 +264,18 @@ fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
     let mut batch = Batch::default();
     let (mut keys, mut bytes) = (HashSet::new(), 0);
     let mut left = VecDeque::new();
+    let mut locked = 0;
     for item in waiting.drain(..) {
         match item {
+            // Who no longer waits must not be given jobs.
+            Item::Claim(claim) if claim.answer.is_closed() => {}
+            Item::Op(op) if op.answer.is_closed() && matches!(op.work, Work::Submit(_)) => {}
             Item::Claim(claim) if batch.claim.is_none() => batch.claim = Some(claim),
             // One that does not fit closes the batch for its job, so that the order stays.
             Item::Op(op) if keys.insert(op.key.clone()) => {
-                let fits = batch.ops.len() < OPS_MAX && bytes <= BYTES_MAX;
+                locked += usize::from(op.was_locked);
+                let has_room = batch.ops.len() < OPS_MAX && bytes <= BYTES_MAX;
+                let fits = has_room && !(op.was_locked && locked > LOCKED_OPS_MAX);
                 if fits {
                     bytes += op.weight();
                     batch.ops.push(*op);
@@ -270,13 +293,15 @@ fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
 impl Op {
     /// About how many bytes it writes.
     fn weight(&self) -> usize {
-        match &self.work {
+        let lines: usize = self.lines.iter().map(Line::weight).sum();
+        let work = match &self.work {
             Work::Submit(birth) => birth.weight(),
             Work::Move { action: Action::Finish { result, .. }, .. } => {
                 result.output.len() + result.content.len()
             }
             Work::Move { .. } | Work::Call { .. } | Work::Ledger => 0,
-        }
+        };
+        work + lines
     }
 }
 
@@ -296,6 +321,6 @@ impl WriterLine {
                 return Ok(open);
             }
         }
-        bounded(self.options.connect()).await
+        bounded(self.options.connect()).await.map_err(StoreError::of_the_environment)
     }
 }

@@ -1,5 +1,7 @@
 //! Absence: Postgres is not there yet, is restarted, or stays away; nobody is taken for dead because of that.
 
+use std::time::Duration;
+
 use longhaul::rpc::proto::{EventKind, JobStatus};
 use tonic::Code;
 use tonic::transport::Endpoint;
@@ -107,6 +109,17 @@ async fn a_crash_of_a_process_of_postgres_is_not_the_death_of_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_postgres_that_stays_away_longer_than_a_lease_costs_no_attempt() {
+    assert_an_absence_costs_no_attempt(Duration::ZERO).await;
+}
+
+/// Run by hand: `cargo test --test it a_minute -- --ignored`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes more than a minute"]
+async fn a_minute_without_postgres_costs_no_attempt() {
+    assert_an_absence_costs_no_attempt(Duration::from_mins(1)).await;
+}
+
+async fn assert_an_absence_costs_no_attempt(and_then_for: Duration) {
     let mut postgres = OwnPostgres::start().await;
     let rig = Rig::on(postgres.url.clone(), &[("LONGHAUL_LEASE_SECONDS", "2")]).await;
     let (one, two) = (Process::serve(&rig, &[]).await, Process::serve(&rig, &[]).await);
@@ -127,6 +140,7 @@ async fn a_postgres_that_stays_away_longer_than_a_lease_costs_no_attempt() {
         // That takes more than twice as long as a lease.
         server.wait_to_say("nothing was swept for too long").await;
     }
+    tokio::time::sleep(and_then_for).await;
     postgres.start_again().await;
     for number in 0..8 {
         let done = two.client.settled_as(&format!("through-{number}"), JobStatus::Completed).await;

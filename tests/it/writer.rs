@@ -10,14 +10,14 @@ use longhaul::domain::money::Usage;
 use longhaul::domain::spec::Defaults;
 use longhaul::domain::submission::{ContextMode, RunStep, Step, Submission};
 use longhaul::domain::validate::freeze;
-use longhaul::rpc::proto::JobStatus;
+use longhaul::rpc::proto::{EventKind, JobStatus};
 use longhaul::store::claim::Claimed;
 use longhaul::store::ledger::{CallEnd, CallOutcome, Settlement};
 use longhaul::store::submit::{NewJob, Stored};
 use longhaul::store::{Store, StoreError, StoreSettings};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Rig, Wire, job, run};
+use crate::harness::{Rig, Wire, cancel, events_of, events_until_end, job, run, wait};
 
 /// A store with a running writer and an executor that has a lease, and nothing else.
 struct Desk {
@@ -321,4 +321,125 @@ async fn a_writer_that_stops_writes_first_what_has_arrived() {
     let made = stored.iter().filter(|stored| stored.is_ok()).count();
     assert_eq!(i64::try_from(made).unwrap(), desk.rig.db.job_count().await, "an answer is true");
     assert_eq!(made, 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_locked_still_goes_before_what_came_after_it() {
+    let desk = Desk::open().await;
+    let job = desk.claimed("job").await;
+    let first = CallId::first_of(job.lease.attempt_id);
+    let mut other = desk.rig.db.pool.begin().await.unwrap();
+    let lock = "select 1 from longhaul.job where job_id = 'job' for update";
+    sqlx::query(lock).execute(&mut *other).await.unwrap();
+    let (finishing, noting) =
+        (desk.finish(&job, "whole"), desk.store.note_partial(&job.key, first, "half"));
+    let unlocking = async {
+        // Others pass meanwhile, so the two have been tried and put off.
+        desk.claimed("another").await;
+        other.rollback().await.unwrap();
+    };
+    let (finished, noted, ()) = tokio::join!(finishing, noting, unlocking);
+    assert_eq!(finished.unwrap().current_step, 2);
+    noted.unwrap();
+    let drafts = "select count(*) from longhaul.model_call where partial_output is not null";
+    assert_eq!(desk.rig.db.number(drafts).await, 0, "the draft came after the end of its call");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_claim_cannot_be_written_is_set_aside_and_stops_nobody() {
+    let rig = Rig::start_with(&[("LONGHAUL_SLOTS", "1")]).await;
+    rig.sandbox.hold("slot").await;
+    rig.submit(job("busy", [run("Keep the slot.")])).await;
+    rig.sandbox.wait_for("slot", "held", 1).await;
+    rig.submit(job("broken", [run("Never asked.")])).await;
+    rig.submit(job("whole", [run("Asked all the same.")])).await;
+    // Its next event is there already.
+    let spoil = "insert into longhaul.event (shard, job_id, sequence, occurred_at, kind, status, step, revision,
+          attempt, actor, message)
+        select shard, job_id, last_sequence + 1, now(), 'step_started', 'queued', 1, 1, 1, 'nobody', 'spoilt'
+        from longhaul.job where job_id = 'broken'";
+    sqlx::query(spoil).execute(&rig.db.pool).await.unwrap();
+    rig.sandbox.mend().await;
+    rig.settled_as("whole", JobStatus::Completed).await;
+    let aside = "select run_at is not null from longhaul.job where job_id = $1";
+    rig.db.wait_until(aside, "broken").await;
+    assert!(rig.sandbox.requests("Never asked").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_reply_is_lost_is_given_back_uncounted_and_asked_once() {
+    let rig = Rig::without_server(&[("LONGHAUL_LEASE_SECONDS", "3")]).await;
+    let wire = Wire::to(&rig.db.url).await;
+    let rig = rig.start_at(&wire.url).await;
+    // Parked, so that it is claimed and not submitted into a slot.
+    rig.submit(job("unlucky", [wait(60), run("Ask me once.")])).await;
+    let entered = "select status = 'queued' from longhaul.job where job_id = $1";
+    rig.db.wait_until(entered, "unlucky").await;
+    wire.lose_claims(1);
+    rig.db.shift_clock(61).await;
+    let done = rig.settled_as("unlucky", JobStatus::Completed).await;
+    assert_eq!((wire.left_to_lose(), done.attempts), (0, 0));
+    let events = events_until_end(rig.try_watch("unlucky", Some(0)).await.unwrap()).await;
+    assert_eq!(events_of(&events, EventKind::AttemptLost), 0);
+    assert_eq!(events_of(&events, EventKind::AttemptReleased), 1);
+    assert_eq!(rig.sandbox.requests("Ask me once").await.len(), 1);
+    rig.db
+        .wait_until("select count(*) = 1 from longhaul.model_call where job_id = $1", "unlucky")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submit_whose_reply_is_lost_leaves_one_job_that_is_asked_once() {
+    let rig = Rig::without_server(&[("LONGHAUL_LEASE_SECONDS", "3")]).await;
+    let wire = Wire::to(&rig.db.url).await;
+    let rig = rig.start_at(&wire.url).await;
+    rig.submit(job("first", [wait(0)])).await;
+    let once = || job("unlucky", [run("Ask me once.")]);
+    wire.lose_commits(1);
+    // The answer may be lost, and then the client asks again.
+    let _ = rig.try_submit(once()).await;
+    assert!(!rig.submit(once()).await.created || wire.left_to_lose() == 1);
+    let done = rig.settled_as("unlucky", JobStatus::Completed).await;
+    assert_eq!(done.attempts, 0);
+    assert_eq!(rig.sandbox.requests("Ask me once").await.len(), 1);
+    rig.db
+        .wait_until("select count(*) = 1 from longhaul.model_call where job_id = $1", "unlucky")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_submits_while_others_wait_goes_behind_them() {
+    let rig = Rig::start_with(&[("LONGHAUL_SLOTS", "2")]).await;
+    rig.sandbox.hold("Hold").await;
+    for job_id in ["held-1", "held-2"] {
+        rig.submit(job(job_id, [run("Hold a slot.")])).await;
+    }
+    rig.sandbox.wait_for("Hold", "held", 2).await;
+    for number in 0..3 {
+        rig.submit(job(&format!("waiting-{number}"), [run("Hold on, I waited.")])).await;
+    }
+    assert!(rig.control("held-1", cancel()).await);
+    rig.submit(job("late", [run("Hold, I came late.")])).await;
+    rig.sandbox.wait_for("I waited", "held", 1).await;
+    assert_eq!(rig.job("late").await.status(), JobStatus::Queued);
+    rig.sandbox.mend().await;
+    rig.settled_as("late", JobStatus::Completed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_whose_first_tries_to_give_back_fail_counts_nothing() {
+    let rig = Rig::without_server(&[("LONGHAUL_DRAIN_SECONDS", "0")]).await;
+    let wire = Wire::to(&rig.db.url).await;
+    let mut rig = rig.start_at(&wire.url).await;
+    rig.sandbox.hold("Hold").await;
+    for job_id in ["one", "two"] {
+        rig.submit(job(job_id, [run("Hold on.")])).await;
+    }
+    rig.sandbox.wait_for("Hold", "held", 2).await;
+    wire.undo_commits(3);
+    rig.stop_server().await;
+    let counted = "select count(*) from longhaul.job where attempts > 0 or status <> 'queued'";
+    assert_eq!(rig.db.number(counted).await, 0);
+    let open = "select count(*) from longhaul.model_call where outcome <> 'aborted'";
+    assert_eq!(rig.db.number(open).await, 0);
 }

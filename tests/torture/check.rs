@@ -49,6 +49,7 @@ pub fn judge(world: &World, evidence: &Evidence) -> (usize, usize) {
         lease::each_call_is_begun_by_the_attempt_in_hand(evidence),
         lease::epochs_grow_and_belong_to_one_executor(evidence),
         lease::each_attempt_is_told_once(evidence),
+        lease::only_the_dead_and_the_frozen_lose_attempts(&world.fleet.struck, evidence),
         history::a_paused_job_does_not_move(evidence),
         history::no_call_is_begun_after_a_cancellation(evidence),
         history::a_terminal_status_changes_only_by_retry(evidence),

@@ -27,6 +27,13 @@ const TRIGGERS: &str = "
         to_jsonb(new) - array['output', 'content', 'citations', 'detail']);
       return null;
     end $$;
+    create table torture.executor as select executor_id, pid from longhaul.executor;
+    create function torture.note_executor() returns trigger language plpgsql as $$
+    begin
+      insert into torture.executor values (new.executor_id, new.pid);
+      return null;
+    end $$;
+    create trigger note after insert on longhaul.executor for each row execute function torture.note_executor();
     create trigger note after insert or update on longhaul.job for each row execute function torture.note();
     create trigger note after insert or update on longhaul.approval for each row execute function torture.note();
     create trigger note after insert on longhaul.event for each row execute function torture.note();
@@ -152,6 +159,8 @@ pub struct JobEvidence {
 /// Everything that is judged, beside what the actors recorded.
 pub struct Evidence {
     pub jobs: BTreeMap<String, JobEvidence>,
+    /// The process of each executor.
+    pub processes: BTreeMap<Uuid, u32>,
     /// Requests to the model provider, oldest first.
     pub requests: Vec<Value>,
     /// Messages to people, sent, lost and refused, oldest first.
@@ -189,7 +198,14 @@ pub async fn gather(world: &World) -> Evidence {
     }
     messages.sort_by_key(|message| message["seq"].as_u64());
     messages.dedup_by_key(|message| message["seq"].as_u64());
-    Evidence { jobs, requests, messages }
+    let processes: Vec<(Uuid, i32)> =
+        sqlx::query_as("select executor_id, pid from torture.executor")
+            .fetch_all(&world.db.pool)
+            .await
+            .unwrap();
+    let processes =
+        processes.into_iter().map(|(executor_id, pid)| (executor_id, pid.cast_unsigned()));
+    Evidence { jobs, processes: processes.collect(), requests, messages }
 }
 
 async fn read_jobs(world: &World) -> BTreeMap<String, JobEvidence> {

@@ -2,6 +2,7 @@
 //!
 //! They are killed, frozen, stopped and started again; a server that ends without being told to is written down.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::RngExt as _;
@@ -34,6 +36,27 @@ pub struct Server {
     pub lease: Duration,
     number: u32,
     child: Child,
+    struck: Arc<Struck>,
+}
+
+/// When each process was first killed or frozen: only then may others take what it had.
+#[derive(Default)]
+pub struct Struck(Mutex<BTreeMap<u32, DateTime<Utc>>>);
+
+impl Struck {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "Postgres is on the same machine, and may be away"
+    )]
+    fn note(&self, process: Option<u32>) {
+        let Some(process) = process else { return };
+        self.0.lock().unwrap().entry(process).or_insert_with(Utc::now);
+    }
+
+    /// When this process was first struck, if it ever was.
+    pub fn find(&self, process: u32) -> Option<DateTime<Utc>> {
+        self.0.lock().unwrap().get(&process).copied()
+    }
 }
 
 #[derive(Deserialize)]
@@ -50,6 +73,8 @@ pub struct Fleet {
     program: PathBuf,
     next: AtomicU32,
     running: Mutex<Vec<Server>>,
+    /// Which processes were killed or frozen, and when.
+    pub struck: Arc<Struck>,
 }
 
 impl Fleet {
@@ -76,6 +101,7 @@ impl Fleet {
             program: PathBuf::from(env!("CARGO_BIN_EXE_longhaul")),
             next: AtomicU32::new(1),
             running: Mutex::default(),
+            struck: Arc::default(),
         }
     }
 
@@ -135,7 +161,8 @@ impl Fleet {
         };
         let ready: Ready = serde_json::from_slice(&ready).unwrap();
         let client = Client::new(&ready.grpc, ready.http);
-        Ok(Server { client, lease: Duration::from_secs(lease_seconds), number, child })
+        let (lease, struck) = (Duration::from_secs(lease_seconds), Arc::clone(&self.struck));
+        Ok(Server { client, lease, number, child, struck })
     }
 
     /// Puts a server among those that run.
@@ -231,11 +258,13 @@ impl Fleet {
 impl Server {
     /// Kills it as a power cut would, and waits until it is gone.
     pub async fn kill9(mut self) {
+        self.struck.note(self.child.id());
         self.child.kill().await.unwrap();
     }
 
     /// Stops it in its tracks: it keeps its connections and does nothing.
     pub fn freeze(&self) {
+        self.struck.note(self.child.id());
         self.signal(Signal::SIGSTOP);
     }
 

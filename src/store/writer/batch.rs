@@ -15,9 +15,9 @@ use crate::domain::id::ExecutorId;
 use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Refusal, Transition};
-use crate::store::claim::{Claimable, Claimed, claim_rows};
+use crate::store::claim::{Claimable, Claims, claim_rows};
 use crate::store::write::{Written, write};
-use crate::store::{StoreError, ledger, read_json, submit};
+use crate::store::{StoreError, ledger, read_json, submit, unless_it_panics};
 
 /// Operations that go together.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(super) struct Outcome {
     /// What became of each operation, in order.
     pub(super) fates: Vec<Fate>,
     /// The jobs that were claimed.
-    pub(super) claimed: Vec<Claimed>,
+    pub(super) claims: Claims,
 }
 
 /// What becomes of an operation.
@@ -95,12 +95,15 @@ impl Batch {
         connection: &mut PgConnection,
     ) -> Result<Outcome, StoreError> {
         let mut tx = connection.begin().await?;
-        let claims = match &self.claim {
+        let (claims, saw_all) = match &self.claim {
             Some(claim) => claim_rows(&mut tx, &claim.request).await?,
-            None => Vec::new(),
+            None => (Vec::new(), true),
         };
         let seen = self.look(&mut tx).await?;
-        let mut fates: Vec<Fate> = self.ops.iter().map(|op| decide(op, &seen)).collect();
+        let decide = |op| unless_it_panics(|| Ok(decide(op, &seen)));
+        let decided = self.ops.iter().map(decide);
+        let mut fates: Vec<Fate> =
+            decided.map(|fate| fate.unwrap_or_else(|error| Fate::Still(Err(error)))).collect();
         self.give_birth(&mut tx, &mut fates).await?;
         self.write_lines(&mut tx, &fates).await?;
         let claimed = claims.iter().map(Claimable::written);
@@ -112,7 +115,7 @@ impl Batch {
         drop(written);
         tx.commit().await?;
         let claimed = claims.into_iter().map(Claimable::into_claimed).collect();
-        Ok(Outcome { fates, claimed })
+        Ok(Outcome { fates, claims: Claims { claimed, saw_all } })
     }
 
     /// Locks the rows of moves that nobody else has locked, in the order everybody locks in.

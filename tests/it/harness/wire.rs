@@ -14,7 +14,15 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 pub struct Wire {
     /// Where the database is at the other end of it.
     pub url: String,
-    to_lose: Arc<AtomicUsize>,
+    losing: Arc<Losing>,
+}
+
+/// What is still to be lost.
+#[derive(Default)]
+struct Losing {
+    commits: AtomicUsize,
+    claims: AtomicUsize,
+    undone: AtomicUsize,
 }
 
 impl Wire {
@@ -26,47 +34,62 @@ impl Wire {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let url = format!("postgres://postgres@127.0.0.1:{port}/{name}?sslmode=disable");
-        let to_lose = Arc::new(AtomicUsize::new(0));
-        let losing = Arc::clone(&to_lose);
+        let losing = Arc::new(Losing::default());
+        let to_lose = Arc::clone(&losing);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = UnixStream::connect(&socket).await.unwrap();
-                tokio::spawn(carry(client, server, Arc::clone(&losing)));
+                tokio::spawn(carry(client, server, Arc::clone(&to_lose)));
             }
         });
-        Self { url, to_lose }
+        Self { url, losing }
     }
 
     /// Loses the answers to the next commits, so many of them.
     pub fn lose_commits(&self, count: usize) {
-        self.to_lose.store(count, Ordering::SeqCst);
+        self.losing.commits.store(count, Ordering::SeqCst);
+    }
+
+    /// Loses the answers to the next commits of transactions that begin attempts, so many of them.
+    pub fn lose_claims(&self, count: usize) {
+        self.losing.claims.store(count, Ordering::SeqCst);
+    }
+
+    /// Breaks before the next commits get there, so many of them: what they should commit does not happen.
+    pub fn undo_commits(&self, count: usize) {
+        self.losing.undone.store(count, Ordering::SeqCst);
     }
 
     /// How many answers are still to be lost.
     pub fn left_to_lose(&self) -> usize {
-        self.to_lose.load(Ordering::SeqCst)
+        self.losing.commits.load(Ordering::SeqCst) + self.losing.claims.load(Ordering::SeqCst)
     }
 }
 
 /// Carries bytes both ways until one side ends, or an answer is lost.
-async fn carry(mut client: TcpStream, mut server: UnixStream, to_lose: Arc<AtomicUsize>) {
+async fn carry(mut client: TcpStream, mut server: UnixStream, losing: Arc<Losing>) {
     let (mut asked, mut answered) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    let mut begins_attempts = false;
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
                 let Ok(count @ 1..) = read else { return };
-                if server.write_all(&asked[..count]).await.is_err() {
+                let says = |what: &[u8]| asked[..count].windows(what.len()).any(|at| at == what);
+                begins_attempts |= says(b"\"begins\":\"");
+                let one_less = |left: usize| left.checked_sub(1);
+                let loses = |left: &AtomicUsize| {
+                    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
+                };
+                let commits = says(b"COMMIT");
+                if commits && loses(&losing.undone) || server.write_all(&asked[..count]).await.is_err() {
                     return;
                 }
-                let commits = asked[..count].windows(6).any(|bytes| bytes == b"COMMIT");
-                let one_less = |left: usize| left.checked_sub(1);
-                let loses = commits
-                    && to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
-                if loses {
+                if commits && (loses(&losing.commits) || begins_attempts && loses(&losing.claims)) {
                     // Its answer: the commit has happened. Returning breaks both ends.
                     let _ = server.read(&mut answered).await;
                     return;
                 }
+                begins_attempts &= !commits;
             }
             read = server.read(&mut answered) => {
                 let Ok(count @ 1..) = read else { return };

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Check;
 use crate::torture::evidence::{Evidence, Row};
+use crate::torture::fleet::Struck;
 
 pub fn only_the_holder_moves_a_running_job(evidence: &Evidence) -> Check {
     let mut check = Check::of("3  only the holder of the lease stores a result");
@@ -105,6 +106,26 @@ pub fn each_attempt_is_told_once(evidence: &Evidence) -> Check {
                 let number = (event.revision, event.step, event.attempt);
                 check.demand(numbers.insert(number), || format!("{job_id}: {number:?} twice"));
             }
+        }
+    }
+    check
+}
+
+pub fn only_the_dead_and_the_frozen_lose_attempts(struck: &Struck, evidence: &Evidence) -> Check {
+    let mut check = Check::of("9  only who was killed or frozen lost attempts");
+    for job in evidence.jobs.values() {
+        let lost = job
+            .transactions
+            .iter()
+            .filter(|transaction| transaction.events().any(|event| event.kind == "attempt_lost"));
+        for transaction in lost {
+            let holder = transaction.moved().and_then(|(old, _)| old?.executor_id);
+            let process = holder.and_then(|holder| evidence.processes.get(&holder).copied());
+            let struck_at = process.and_then(|process| struck.find(process));
+            check.demand(struck_at.is_some_and(|at| at < transaction.at), || {
+                let (job_id, at) = (&job.job_id, transaction.at);
+                format!("{job_id}: at {at} {holder:?} of {process:?} was struck at {struck_at:?}")
+            });
         }
     }
     check
