@@ -166,8 +166,8 @@ impl Sweeper {
     async fn ask(&self, trust: &mut Trust) -> Result<Judge, StoreError> {
         let mut judge = self.store.judge().await?;
         let asked_at = Instant::now();
-        let postgres_at = judge.ask().await?;
-        if trust.note(Answer { asked_at, came_at: Instant::now(), postgres_at }) {
+        let postgres_now = judge.ask().await?;
+        if trust.note(Answer { asked_at, came_at: Instant::now(), postgres_now }) {
             self.store.presence().note_trouble();
         }
         Ok(judge)

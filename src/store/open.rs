@@ -99,13 +99,7 @@ impl Store {
 
 /// Whether a failure to open may be over in a while, without anybody changing the configuration.
 fn can_pass(error: &StoreError) -> bool {
-    let (StoreError::Unavailable(cause)
-    | StoreError::Migrate(
-        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _),
-    )) = error
-    else {
-        return false;
-    };
+    let Some(cause) = cause_of(error) else { return false };
     let is_refused = cause.as_database_error().is_some_and(|error| {
         error.code().is_some_and(|code| code == "08P01") && is_refusal(error.message())
     });
@@ -115,6 +109,18 @@ fn can_pass(error: &StoreError) -> bool {
         matches!(cause, sqlx::Error::Tls(_) | sqlx::Error::Protocol(_))
     };
     !is_refused && !is_for_good && is_passing(cause)
+}
+
+/// What Postgres, or the way to it, had against an opening.
+fn cause_of(error: &StoreError) -> Option<&sqlx::Error> {
+    let (StoreError::Unavailable(cause)
+    | StoreError::Migrate(
+        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _),
+    )) = error
+    else {
+        return None;
+    };
+    Some(cause)
 }
 
 /// Whether a pooler says that it does not know a database, a login or an option; it says much else under the same code.
@@ -128,15 +134,9 @@ fn is_refusal(message: &str) -> bool {
 }
 
 fn tell_wait(error: &StoreError) {
-    let locked = "55P03";
-    let cause = match error {
-        StoreError::Migrate(
-            MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _),
-        )
-        | StoreError::Unavailable(cause) => cause.as_database_error(),
-        _ => None,
-    };
-    let is_locked = cause.and_then(DatabaseError::code).is_some_and(|code| code == locked);
+    let code =
+        cause_of(error).and_then(sqlx::Error::as_database_error).and_then(DatabaseError::code);
+    let is_locked = code.is_some_and(|code| code == "55P03");
     let error = error as &dyn Error;
     if is_locked {
         tracing::warn!(

@@ -28,7 +28,7 @@ pub(super) struct Answer {
     /// When the answer was here.
     pub came_at: Instant,
     /// What time it told.
-    pub postgres_at: DateTime<Utc>,
+    pub postgres_now: DateTime<Utc>,
 }
 
 /// What a process has seen since it began to look.
@@ -59,7 +59,7 @@ impl Trust {
         let Some(last) = self.last.replace(answer) else { return is_slow };
         let least = answer.asked_at.saturating_duration_since(last.came_at);
         let most = answer.came_at - last.asked_at;
-        let moved = answer.postgres_at - last.postgres_at;
+        let moved = answer.postgres_now - last.postgres_now;
         let is_off = moved < signed(least) - signed(SLOW) || moved > signed(most + SLOW);
         if is_off || most > self.gap_max.max(AWAY) {
             self.answering = Duration::ZERO;
@@ -100,7 +100,7 @@ mod tests {
         let answer = move |ours_ms, postgres_ms| {
             let asked_at = begun + Duration::from_millis(ours_ms);
             let came_at = asked_at + Duration::from_millis(2);
-            Answer { asked_at, came_at, postgres_at: first + TimeDelta::milliseconds(postgres_ms) }
+            Answer { asked_at, came_at, postgres_now: first + TimeDelta::milliseconds(postgres_ms) }
         };
         let mut trust = Trust::new(INTERVAL);
         assert!(!trust.note(answer(0, 0)));
