@@ -96,6 +96,9 @@ async fn a_lone_server_whose_lease_is_over_does_not_bury_itself() {
     rig.sandbox.hold("asleep").await;
     rig.submit(job("asleep", [run("Fall asleep.")])).await;
     rig.sandbox.wait_for("asleep", "held", 1).await;
+    // Until it judges everybody.
+    rig.submit(job("calm", [wait(6)])).await;
+    rig.settled_as("calm", JobStatus::Completed).await;
     rig.db.sleep_all(3600).await;
     let renewed = "select lease_expires_at > longhaul.now() and $1 <> '' from longhaul.executor";
     rig.db.wait_until(renewed, "any").await;
