@@ -107,7 +107,9 @@ impl Server {
         // From its first job on, its death is to be noticed; where it cannot be, the lease has to do.
         let _ = tokio::time::timeout(Duration::from_secs(1), store.presence().settled()).await;
 
-        lease.register().await.context("could not register the executor")?;
+        // It may have gone away again.
+        let registered = store.when_it_answers(|| lease.register()).await;
+        registered.context("could not register the executor")?;
         let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)

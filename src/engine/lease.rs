@@ -82,7 +82,9 @@ impl LeaseKeeper {
                 }
                 Ok(_) => {}
                 Err(_elapsed) => {
-                    tracing::warn!("could not renew the lease: the database does not answer");
+                    if !is_told {
+                        tracing::warn!("could not renew the lease: the database does not answer");
+                    }
                     line = self.store.lease_line();
                 }
             }

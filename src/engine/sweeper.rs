@@ -5,6 +5,8 @@
 //! A round moves bounded batches until one is not full; a second round right after finds nothing.
 //! One kind that fails does not stop the others.
 
+mod trust;
+
 use std::error::Error;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,20 +16,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
-use crate::store::sweep::{BATCH_MAX, Judging, Sweep};
+use crate::store::sweep::{BATCH_MAX, Judge, Judging, Sweep};
 use crate::store::{Store, StoreError};
 use crate::telemetry::METRIC;
+use trust::{Answer, CALM, Trust};
 
 /// A round ends after so many batches of one kind, so that no kind starves another.
 const BATCHES_MAX: usize = 20;
-/// After the database was away nobody is judged dead for so long: the living need time to renew.
-const CALM: Duration = Duration::from_secs(5);
-/// A database that answers later than this is in trouble.
-const SLOW: Duration = Duration::from_secs(1);
 /// How often it is told how old the last good round is.
 const WATCH: Duration = Duration::from_secs(1);
 /// A round is not too old before that, however often it should come.
 const OLD: Duration = Duration::from_secs(5);
+/// So long nobody could be judged: that is told.
+const UNJUDGED: Duration = Duration::from_secs(30);
 /// Somebody is missing, or a job was lost a moment ago: for so long it looks four times as often.
 const HURRY: Duration = Duration::from_millis(1500);
 
@@ -59,27 +60,28 @@ pub struct Sweeper {
     limit: Arc<AtomicI64>,
     /// When the last round ended in which nothing failed.
     swept_at: Arc<Mutex<Instant>>,
+    /// When anybody could last be judged.
+    judged_at: Arc<Mutex<Instant>>,
 }
 
 impl Sweeper {
     /// A sweeper that looks this often.
     pub fn new(store: Store, interval: Duration) -> Self {
-        let (limit, swept_at) = (AtomicI64::new(BATCH_MAX), Mutex::new(Instant::now()));
-        Self { store, interval, limit: Arc::new(limit), swept_at: Arc::new(swept_at) }
+        let limit = Arc::new(AtomicI64::new(BATCH_MAX));
+        let now = || Arc::new(Mutex::new(Instant::now()));
+        Self { store, interval, limit, swept_at: now(), judged_at: now() }
     }
 
     /// Sweeps until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
-        let began_at = Instant::now();
-        let (mut ended_at, mut hurried_at) = (began_at, None::<Instant>);
+        let (mut trust, mut hurried_at) = (Trust::new(self.interval), None::<Instant>);
         while !stop.is_cancelled() {
-            let swept = self.round(began_at, ended_at).await;
-            ended_at = Instant::now();
+            let swept = self.round(&mut trust).await;
             if swept.failures == 0 {
-                *self.swept_at.lock().unwrap_or_else(PoisonError::into_inner) = ended_at;
+                note_now(&self.swept_at);
             }
             if swept.missing > 0 || swept.lost > 0 {
-                hurried_at = Some(ended_at);
+                hurried_at = Some(Instant::now());
             }
             let is_urgent = hurried_at.is_some_and(|at| at.elapsed() < HURRY);
             let interval = if is_urgent { self.interval / 4 } else { self.interval };
@@ -91,21 +93,22 @@ impl Sweeper {
         }
     }
 
-    /// Tells how old the last good round is, until told to stop; beside the loop, since that may hang.
+    /// Tells how old the last good round and the last judgement are, until told to stop; beside the loop, since that may hang.
     pub async fn watch(&self, stop: CancellationToken) {
         let limit = (self.interval * 10).max(OLD);
-        let mut is_old = false;
+        let (mut is_old, mut is_unjudged) = (false, false);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(WATCH) => {}
             }
-            let age = self.swept_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
-            let age_seconds = age.as_secs_f64();
+            let (age, unjudged) = (age_of(&self.swept_at), age_of(&self.judged_at));
+            let (age_seconds, unjudged_seconds) = (age.as_secs_f64(), unjudged.as_secs_f64());
             event!(
                 target: METRIC,
                 Level::TRACE,
-                gauge.longhaul.sweep.age_seconds = age_seconds
+                gauge.longhaul.sweep.age_seconds = age_seconds,
+                gauge.longhaul.sweep.unjudged_seconds = unjudged_seconds
             );
             if is_old != (age > limit) {
                 is_old = !is_old;
@@ -118,34 +121,38 @@ impl Sweeper {
                     tracing::info!(age_seconds, "sweeping goes on");
                 }
             }
-        }
-    }
-
-    /// Whom this process may judge, since so long as it has been looking.
-    fn judging(&self, began_at: Instant) -> Judging {
-        if !self.store.presence().is_calm_for(CALM) {
-            Judging::Nobody
-        } else if began_at.elapsed() < CALM {
-            Judging::OfThisRun
-        } else {
-            Judging::Everybody
+            if is_unjudged != (unjudged > UNJUDGED) {
+                is_unjudged = !is_unjudged;
+                if is_unjudged {
+                    tracing::warn!(unjudged_seconds, "trouble recurs: nobody could be judged dead");
+                } else {
+                    tracing::info!("the dead are judged again");
+                }
+            }
         }
     }
 
     /// A round, unless the database does not even answer.
-    async fn round(&self, began_at: Instant, last_round_ended_at: Instant) -> Swept {
-        let asked_at = Instant::now();
-        let answer = self.store.ping().await;
-        // Or this process was away: then it has not renewed either, and may have been taken for dead itself.
-        let slept = asked_at.duration_since(last_round_ended_at) > self.interval * 2 + SLOW;
-        if slept || answer.is_err() || asked_at.elapsed() > SLOW {
-            self.store.presence().note_trouble();
+    async fn round(&self, trust: &mut Trust) -> Swept {
+        let presence = self.store.presence();
+        let mut judge = match self.ask(trust).await {
+            Ok(judge) => judge,
+            Err(error) => {
+                trust.note_silence();
+                presence.note_trouble();
+                tracing::debug!(error = &error as &dyn Error, "could not sweep");
+                return Swept { failures: 1, ..Swept::default() };
+            }
+        };
+        let judging = trust.judging(presence.is_calm_for(CALM), presence.is_held());
+        if judging != Judging::Nobody {
+            note_now(&self.judged_at);
         }
-        if let Err(error) = answer {
-            tracing::debug!(error = &error as &dyn Error, "could not sweep");
-            return Swept { failures: 1, ..Swept::default() };
-        }
-        let swept = self.run_once(self.judging(began_at)).await;
+        let mut swept = Swept::default();
+        swept.judge(&mut judge, judging).await;
+        // The connection goes back before others are asked for.
+        drop(judge);
+        self.sweep_jobs(&mut swept).await;
         if swept != Swept::default() {
             tracing::debug!(?swept, "swept");
         }
@@ -155,24 +162,41 @@ impl Sweeper {
         swept
     }
 
+    /// Asks Postgres on the connection of this round; how long a connection was waited for tells nothing about it.
+    async fn ask(&self, trust: &mut Trust) -> Result<Judge, StoreError> {
+        let mut judge = self.store.judge().await?;
+        let asked_at = Instant::now();
+        let postgres_now = judge.ask().await?;
+        if trust.note(Answer { asked_at, came_at: Instant::now(), postgres_now }) {
+            self.store.presence().note_trouble();
+        }
+        Ok(judge)
+    }
+
     /// One round, which judges whom it may.
     pub async fn run_once(&self, judging: Judging) -> Swept {
         let mut swept = Swept::default();
-        swept.missing = swept.count(self.store.look_for_executors().await);
-        swept.buried = swept.count(self.store.bury_executors(judging).await);
+        match self.ask(&mut Trust::new(self.interval)).await {
+            Ok(mut judge) => swept.judge(&mut judge, judging).await,
+            Err(error) => swept.count(Err(error)),
+        }
+        self.sweep_jobs(&mut swept).await;
+        swept
+    }
+
+    async fn sweep_jobs(&self, swept: &mut Swept) {
         swept.lost = swept.count(self.sweep(Sweep::Lost).await);
         swept.lost_calls = swept.count(self.store.sweep_lost_calls().await);
         swept.due = swept.count(self.sweep(Sweep::Due).await);
         swept.overdue = swept.count(self.sweep(Sweep::Overdue).await);
-        swept
     }
 
     async fn sweep(&self, sweep: Sweep) -> Result<usize, StoreError> {
         let mut swept = 0;
         for _ in 0..BATCHES_MAX {
             let limit = self.limit.load(Ordering::Relaxed);
-            let found = match self.store.sweep(sweep, limit).await {
-                Ok(found) => found,
+            let batch = match self.store.sweep(sweep, limit).await {
+                Ok(batch) => batch,
                 Err(error) => {
                     // What cannot be swept at once, because it is too large, can be swept in smaller parts.
                     self.limit.store((limit / 2).max(1), Ordering::Relaxed);
@@ -180,8 +204,9 @@ impl Sweeper {
                 }
             };
             self.limit.store((limit * 2).min(BATCH_MAX), Ordering::Relaxed);
-            swept += found;
-            if i64::try_from(found).unwrap_or(i64::MAX) < limit {
+            swept += batch.moved;
+            // Where nothing moves, the same is found again at once.
+            if batch.moved == 0 || i64::try_from(batch.found).unwrap_or(i64::MAX) < limit {
                 break;
             }
         }
@@ -190,6 +215,11 @@ impl Sweeper {
 }
 
 impl Swept {
+    async fn judge(&mut self, judge: &mut Judge, judging: Judging) {
+        self.missing = self.count(judge.look_for_executors().await);
+        self.buried = self.count(judge.bury_executors(judging).await);
+    }
+
     fn count<N: Default>(&mut self, swept: Result<N, StoreError>) -> N {
         swept.unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn Error, "could not sweep");
@@ -197,4 +227,12 @@ impl Swept {
             N::default()
         })
     }
+}
+
+fn note_now(at: &Mutex<Instant>) {
+    *at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+}
+
+fn age_of(at: &Mutex<Instant>) -> Duration {
+    at.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
 }

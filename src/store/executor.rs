@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 
 use super::presence::Presence;
 use super::{Store, StoreError, bounded};
@@ -47,13 +47,15 @@ impl Store {
             .execute(&self.pool),
         )
         .await?;
+        self.presence.note_executor(executor_id);
         Ok(())
     }
 
     /// A line of its own for renewals, so that they never wait for a free connection.
     pub fn lease_line(&self) -> LeaseLine {
         let presence = Arc::clone(&self.presence);
-        LeaseLine { options: self.options.clone(), connection: None, presence }
+        let (options, pool) = (self.options.clone(), self.pool.clone());
+        LeaseLine { options, pool, connection: None, presence, unseen: None }
     }
 
     /// The jobs that carry this executor's id, to compare with what it has in hand.
@@ -92,11 +94,14 @@ impl Store {
     }
 }
 
-/// A connection for renewals alone, made anew when it breaks.
+/// A connection for renewals alone, made anew when it breaks; while it cannot be made, one of the pool has to do.
 pub struct LeaseLine {
     options: PgConnectOptions,
+    pool: PgPool,
     connection: Option<PgConnection>,
     presence: Arc<Presence>,
+    /// The key that Postgres did not see at the last renewal.
+    unseen: Option<i32>,
 }
 
 impl LeaseLine {
@@ -109,31 +114,53 @@ impl LeaseLine {
         executor_id: ExecutorId,
         lease: Duration,
     ) -> Result<bool, StoreError> {
-        let mut connection = match self.connection.take() {
-            Some(open) => open,
-            None => self.options.connect().await?,
+        let open = match self.connection.take() {
+            Some(open) => Ok(open),
+            None => self.options.connect().await,
         };
         let key = self.presence.key();
-        let renewed = sqlx::query_scalar!(
-            "-- renew_lease
-            update longhaul.executor
-            set lease_expires_at = longhaul.now() + make_interval(secs => $2), missing_since = null,
-              presence_key = p.key,
-              postgres_started_at = case when p.key is not null then longhaul.postgres_started_at() end
-            from (select (select k from longhaul.present_keys() k where k = $3) as key) p
-            where executor_id = $1
-            returning presence_key",
-            executor_id.0,
-            lease.as_secs_f64(),
-            key,
-        )
-        .fetch_optional(&mut connection)
-        .await?;
-        self.connection = Some(connection);
-        // One that went away meanwhile says so by itself.
-        if renewed == Some(None) && key.is_some() && key == self.presence.key() {
+        let renewed = match open {
+            Ok(mut connection) => {
+                let renewed = renew_on(&mut connection, executor_id, lease, key).await?;
+                self.connection = Some(connection);
+                renewed
+            }
+            // There may be no room for another connection, where those of the pool still work.
+            Err(error) => {
+                let Ok(mut pooled) = self.pool.acquire().await else { return Err(error.into()) };
+                renew_on(&mut pooled, executor_id, lease, key).await?
+            }
+        };
+        // A session that ended a moment ago is known to Postgres sooner than here.
+        let unseen = key.filter(|_| renewed == Some(None));
+        if unseen.is_some() && unseen == self.unseen && key == self.presence.key() {
             self.presence.tell_unseen();
         }
+        self.unseen = unseen;
         Ok(renewed.is_some())
     }
+}
+
+/// None if there is no such executor any more; else the key that its row now names.
+async fn renew_on(
+    connection: &mut PgConnection,
+    executor_id: ExecutorId,
+    lease: Duration,
+    key: Option<i32>,
+) -> Result<Option<Option<i32>>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "-- renew_lease
+        update longhaul.executor
+        set lease_expires_at = longhaul.now() + make_interval(secs => $2), missing_since = null,
+          presence_key = p.key,
+          postgres_started_at = case when p.key is not null then longhaul.postgres_started_at() end
+        from (select (select k from longhaul.present_keys() k where k = $3) as key) p
+        where executor_id = $1
+        returning presence_key",
+        executor_id.0,
+        lease.as_secs_f64(),
+        key,
+    )
+    .fetch_optional(connection)
+    .await
 }

@@ -13,6 +13,8 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::domain::id::ExecutorId;
+
 /// Of our locks among all advisory ones; `longhaul.present_keys` names it too.
 const NAMESPACE: i32 = 1_819_242_087;
 /// Set when a session begins, and not passed on by a pooler.
@@ -42,6 +44,7 @@ pub struct Presence {
     is_shared: AtomicBool,
     has_told: AtomicBool,
     troubled_at: Mutex<Option<Instant>>,
+    executor_id: Mutex<Option<ExecutorId>>,
 }
 
 impl Presence {
@@ -64,12 +67,33 @@ impl Presence {
             is_shared: AtomicBool::new(false),
             has_told: AtomicBool::new(false),
             troubled_at: Mutex::default(),
+            executor_id: Mutex::default(),
         }
     }
 
     /// The key of the lock while it is held.
     pub(super) fn key(&self) -> Option<i32> {
         (*self.line.borrow() == Line::Held).then_some(self.key)
+    }
+
+    /// Whether the sign of life is given.
+    pub fn is_held(&self) -> bool {
+        self.key().is_some()
+    }
+
+    /// The way around a pooler, if one was declared.
+    pub(super) fn declared(&self) -> Option<&PgConnectOptions> {
+        self.is_declared.then_some(&self.options)
+    }
+
+    /// Notes under which id this process lives now.
+    pub(super) fn note_executor(&self, executor_id: ExecutorId) {
+        *self.executor_id.lock().unwrap_or_else(PoisonError::into_inner) = Some(executor_id);
+    }
+
+    /// The id under which this process lives, once it is registered.
+    pub(super) fn executor_id(&self) -> Option<ExecutorId> {
+        *self.executor_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the first try is over, however it ended.
@@ -115,7 +139,7 @@ impl Presence {
         // A pool of its own for each session: nothing is left in it from the one before.
         let pool = PgPoolOptions::new()
             .max_connections(1)
-            .acquire_timeout(Duration::from_secs(1))
+            .acquire_timeout(CONNECT)
             .idle_timeout(None)
             .max_lifetime(None)
             .connect_lazy_with(self.options.clone());

@@ -3,8 +3,9 @@
 //! A batch commits as one; if a row spoils it, its rows go one by one, so that a bad row stops nobody but itself.
 //! Every condition stands on the locked row itself, so that it is judged again if the row changed before the lock.
 
+mod judge;
+
 use std::error::Error;
-use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -16,6 +17,7 @@ use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{JobState, Lease};
 use crate::domain::spec::{self, Spec};
 use crate::domain::state::{self, Action};
+pub use judge::{Judge, Judging};
 
 /// The most rows of one batch; each brings its whole specification.
 pub const BATCH_MAX: i64 = 50;
@@ -31,20 +33,13 @@ pub enum Sweep {
     Overdue,
 }
 
-/// How long a sign of life has to be missing; the living give theirs again within 250 ms.
-const MISSED: Duration = Duration::from_millis(800);
-
-/// Whom a process may declare dead, by what it has seen of Postgres itself.
-///
-/// When Postgres was away, everybody's lock is gone and no lease was renewed, and nobody is dead for that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judging {
-    /// Nobody: there was trouble a moment ago.
-    Nobody,
-    /// Whose lock was taken on this very run of Postgres: then it is the executor that went away.
-    OfThisRun,
-    /// Everybody: whoever lives has had the time to say so.
-    Everybody,
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// How many rows were found.
+    pub found: usize,
+    /// How many of them moved on.
+    pub moved: usize,
 }
 
 /// A row a sweep found, not yet read: a bad one must not spoil the batch.
@@ -67,17 +62,17 @@ struct Move {
 type Spoilt = Option<(Vec<Move>, StoreError)>;
 
 impl Store {
-    /// Moves one batch of what the sweep looks for, of so many rows at the most; answers how many it found.
-    pub async fn sweep(&self, sweep: Sweep, limit: i64) -> Result<usize, StoreError> {
-        let (found, spoilt) = bounded(Box::pin(self.sweep_batch(sweep, limit))).await?;
+    /// Moves one batch of what the sweep looks for, of so many rows at the most.
+    pub async fn sweep(&self, sweep: Sweep, limit: i64) -> Result<Batch, StoreError> {
+        let (mut batch, spoilt) = bounded(Box::pin(self.sweep_batch(sweep, limit))).await?;
         if let Some((moves, error)) = spoilt {
-            self.sweep_one_by_one(moves, error).await;
+            batch.moved = self.sweep_one_by_one(moves, error).await;
         }
-        Ok(found)
+        Ok(batch)
     }
 
-    /// One transaction: how many rows it found, and the moves it could not store together, with the reason.
-    async fn sweep_batch(&self, sweep: Sweep, limit: i64) -> Result<(usize, Spoilt), StoreError> {
+    /// One transaction: what became of it, and the moves it could not store together, with the reason.
+    async fn sweep_batch(&self, sweep: Sweep, limit: i64) -> Result<(Batch, Spoilt), StoreError> {
         let mut tx = self.pool.begin().await?;
         let found = match sweep {
             Sweep::Due => find_due(&mut tx, limit).await?,
@@ -99,7 +94,7 @@ impl Store {
         }
         if moves.is_empty() {
             tx.commit().await?;
-            return Ok((count, None));
+            return Ok((Batch { found: count, moved: 0 }, None));
         }
         let written: Vec<Written<'_>> =
             moves.iter().map(|one| Written::new(&one.key, &one.from, &one.transition)).collect();
@@ -111,28 +106,65 @@ impl Store {
         };
         if let Some(error) = spoilt {
             tx.rollback().await?;
-            return Ok((count, Some((moves, error))));
+            return Ok((Batch { found: count, moved: 0 }, Some((moves, error))));
         }
         tx.commit().await?;
         for one in &moves {
             self.wake.job_changed(&one.key, woken(&one.transition));
         }
-        Ok((count, None))
+        Ok((Batch { found: count, moved: moves.len() }, None))
     }
 
-    async fn sweep_one_by_one(&self, moves: Vec<Move>, spoilt_by: StoreError) {
+    /// Answers how many moved.
+    async fn sweep_one_by_one(&self, moves: Vec<Move>, spoilt_by: StoreError) -> usize {
         let (error, rows) = (&spoilt_by as &(dyn Error + Sync), moves.len());
         tracing::warn!(
             error = error as &dyn Error,
             rows,
             "a batch was spoilt; its rows go one by one"
         );
+        let mut moved = 0;
         for one in moves {
-            if let Err(error) = self.act(&one.key, None, &one.action, "sweeper").await {
-                let error = &error as &dyn Error;
-                tracing::error!(job_id = one.key.job_id(), error, "could not sweep a job");
+            match self.act(&one.key, None, &one.action, "sweeper").await {
+                Ok(acted) => moved += usize::from(acted.changed),
+                Err(error) => self.give_up(&one, &error).await,
             }
         }
+        moved
+    }
+
+    /// Puts a row off that cannot be written, unless it has changed meanwhile or only Postgres is at fault.
+    async fn give_up(&self, one: &Move, error: &StoreError) {
+        let job_id = one.key.job_id();
+        if matches!(error, StoreError::Unavailable(_) | StoreError::Refused(_)) {
+            tracing::debug!(job_id, error = error as &dyn Error, "could not sweep a job");
+            return;
+        }
+        tracing::error!(
+            job_id,
+            error = error as &dyn Error,
+            "could not sweep a job; it is set aside"
+        );
+        if let Err(error) = bounded(self.set_aside_unchanged(one)).await {
+            tracing::error!(job_id, error = &error as &dyn Error, "could not set a job aside");
+        }
+    }
+
+    async fn set_aside_unchanged(&self, one: &Move) -> Result<(), StoreError> {
+        let mut tx = self.pool.begin().await?;
+        let unchanged = sqlx::query_scalar!(
+            r#"-- lock_unchanged
+            select true as "is_there!" from longhaul.job
+            where shard = $1 and job_id = $2 and last_sequence = $3 and epoch = $4 for update"#,
+            one.key.shard(),
+            one.key.job_id(),
+            one.from.last_sequence,
+            one.from.epoch,
+        );
+        if unchanged.fetch_optional(&mut *tx).await?.is_some() {
+            set_aside(&mut tx, &one.key).await?;
+        }
+        Ok(tx.commit().await?)
     }
 
     /// Marks calls as lost that nobody will settle: of dead executors, and of attempts that ended without settling them.
@@ -159,63 +191,6 @@ impl Store {
         )
         .await?;
         Ok(lost.rows_affected())
-    }
-
-    /// Notes whose sign of life is missing, and whose is back; answers how many of either.
-    pub async fn look_for_executors(&self) -> Result<u64, StoreError> {
-        let changed = bounded(
-            sqlx::query!(
-                "-- look_for_executors
-            with present as materialized (select k as key from longhaul.present_keys() k),
-            -- Whoever is not as the row says.
-            changed as (
-              select e.executor_id from longhaul.executor e
-              where (e.presence_key is not null and not exists (
-                  select from present p where p.key = e.presence_key))
-                is distinct from (e.missing_since is not null)
-              for update skip locked)
-            update longhaul.executor e
-            set missing_since = case when e.missing_since is null then longhaul.now() end
-            from changed c where e.executor_id = c.executor_id",
-            )
-            .execute(&self.pool),
-        )
-        .await?;
-        Ok(changed.rows_affected())
-    }
-
-    /// Declares executors dead, by taking their rows away: what they held is lost from then on; answers how many.
-    ///
-    /// A renewal that comes first wins; one that comes later finds no row, and takes a new id.
-    pub async fn bury_executors(&self, judging: Judging) -> Result<u64, StoreError> {
-        if judging == Judging::Nobody {
-            return Ok(0);
-        }
-        let buried = bounded(
-            sqlx::query!(
-                r#"-- bury_executors
-            with dead as (
-              select e.executor_id from longhaul.executor e
-              where ($1 or e.postgres_started_at = longhaul.postgres_started_at()) and (
-                e.lease_expires_at <= longhaul.now()
-                or (e.presence_key is not null
-                  and e.missing_since <= longhaul.now() - make_interval(secs => $2)
-                  and not exists (select from longhaul.present_keys() k where k = e.presence_key)))
-              for update skip locked)
-            delete from longhaul.executor e using dead d where e.executor_id = d.executor_id
-            returning e.executor_id, e.host, e.pid, e.missing_since is not null as "is_missing!""#,
-                judging == Judging::Everybody,
-                MISSED.as_secs_f64(),
-            )
-            .fetch_all(&self.pool),
-        )
-        .await?;
-        for dead in &buried {
-            let (executor_id, host) = (ExecutorId(dead.executor_id), &dead.host);
-            let (pid, by_lock) = (dead.pid, dead.is_missing);
-            tracing::info!(%executor_id, host, pid, by_lock, "declared an executor dead");
-        }
-        Ok(buried.len() as u64)
     }
 }
 

@@ -48,6 +48,29 @@ async fn a_parked_row_that_cannot_be_read_is_put_off_and_the_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_that_cannot_be_written_are_put_off_and_the_others_go_on() {
+    let rig = Rig::start().await;
+    for number in 0..50 {
+        rig.submit(job(&format!("bad-{number}"), [wait(60)])).await;
+    }
+    rig.submit(job("whole", [wait(61)])).await;
+    // Refused without a cause that time could mend.
+    let refuse = "create function longhaul.refuse() returns trigger language plpgsql as $$
+        begin
+          if new.job_id like 'bad-%' then raise exception 'no more of this job'; end if;
+          return new;
+        end $$;
+        create trigger refuse before insert on longhaul.event
+          for each row execute function longhaul.refuse()";
+    sqlx::raw_sql(refuse).execute(&rig.db.pool).await.unwrap();
+    rig.db.shift_clock(62).await;
+    rig.settled_as("whole", JobStatus::Completed).await;
+    let put_off = "select count(*) = 50 and $1 <> '' from longhaul.job
+        where run_at > longhaul.now() + interval '4 minutes' and job_id like 'bad-%'";
+    rig.db.wait_until(put_off, "any").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_notice_that_cannot_be_read_is_given_up_and_holds_up_no_other() {
     let rig = Rig::start().await;
     rig.sandbox

@@ -158,7 +158,7 @@ async fn without_a_direct_connection_the_lease_alone_decides() {
     let short = ("LONGHAUL_LEASE_SECONDS", "3");
     let (rig, server) = in_the_middle(&[NOWHERE, short]).await;
     let other = Process::serve(&rig, &[]).await;
-    assert!(server.said().contains("the direct connection cannot be made"), "{}", server.said());
+    server.wait_to_say("the direct connection cannot be made").await;
     let_some_rounds_pass(&other, "rounds").await;
     let before = rig.db.executors().await;
     assert_eq!(before.iter().map(|one| one.presence_key).collect::<Vec<_>>(), [None, None]);
@@ -189,6 +189,25 @@ async fn a_server_that_lives_and_cannot_make_its_direct_connection_anew_takes_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_gets_no_further_connection_renews_on_those_it_has() {
+    let rig = Rig::without_server(&[("LONGHAUL_LEASE_SECONDS", "2")]).await;
+    let gate = Gate::open(&rig.db.url).await;
+    let server = Process::serve(&rig, &[("DATABASE_URL", &gate.url)]).await;
+    let before = rig.db.executors().await;
+    gate.admit_nobody();
+    let kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity
+      where datname = current_database() and query like '-- renew_lease%'";
+    assert_eq!(rig.db.number(kill).await, 1);
+    let read = sqlx::query_scalar("select longhaul.now()::text");
+    let now: String = read.fetch_one(&rig.db.pool).await.unwrap();
+    let renewed = "select lease_expires_at > $1::timestamptz + interval '5 seconds'
+      from longhaul.executor";
+    rig.db.wait_until(renewed, &now).await;
+    assert_eq!(rig.db.executors().await, before);
+    drop(server);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_a_pooler_hands_around_is_no_sign_of_life() {
     let rig = Rig::without_server(&[LONG_LEASE]).await;
     let gate = Gate::pool(&rig.db.url).await;
@@ -215,7 +234,7 @@ async fn a_session_that_a_pooler_hands_around_is_no_sign_of_life() {
 async fn the_dead_are_judged_once_and_by_whom_may_judge() {
     let (rig, server) = in_the_middle(&[("LONGHAUL_SWEEP_MS", "60000")]).await;
     let database_url = rig.db.url.clone().into();
-    let settings = StoreSettings { database_url, direct_url: None, connections_max: 4 };
+    let settings = StoreSettings { database_url, direct_url: None, connections_max: 1 };
     let store = Store::connect(&settings).await.unwrap();
     let sweeper = Sweeper::new(store, Duration::from_mins(1));
     assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
@@ -230,10 +249,40 @@ async fn the_dead_are_judged_once_and_by_whom_may_judge() {
       set postgres_started_at = postgres_started_at - interval '1 day' returning 1)
       select count(*) from one";
     rig.db.number(earlier).await;
+    // A young session may be the first after an absence of Postgres.
+    assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
+    rig.db.wait_for_old_sessions().await;
     assert_eq!(sweeper.run_once(Judging::OfThisRun).await, Swept::default());
+    // Its lease is not over.
+    assert_eq!(sweeper.run_once(Judging::ByLease).await, Swept::default());
     let expected = Swept { buried: 1, lost: 1, lost_calls: 1, ..Swept::default() };
     assert_eq!(sweeper.run_once(Judging::Everybody).await, expected);
     assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_that_sleeps_longer_than_its_leases_wakes_up_without_a_loss() {
+    let (rig, one) = in_the_middle(&[("LONGHAUL_LEASE_SECONDS", "2")]).await;
+    let servers = [one, Process::serve(&rig, &[]).await, Process::serve(&rig, &[]).await];
+    // Until all of them judge everybody.
+    servers[1].client.submit(job("calm", [wait(6)])).await;
+    servers[1].client.settled_as("calm", JobStatus::Completed).await;
+    let before = rig.db.executors().await;
+    for round in 0..3 {
+        for server in &servers {
+            server.freeze();
+        }
+        let over = "select bool_and(lease_expires_at < longhaul.now()) and $1 <> '' from longhaul.executor";
+        rig.db.wait_until(over, "any").await;
+        for server in &servers {
+            server.thaw();
+        }
+        let_some_rounds_pass(&servers[2], &format!("rounds-{round}")).await;
+    }
+    assert_eq!((rig.db.number(LOST).await, rig.db.executors().await), (0, before));
+    rig.sandbox.mend().await;
+    let done = servers[1].client.settled_as("long", JobStatus::Completed).await;
+    assert_eq!(done.attempts, 0);
 }
 
 /// Kills twenty servers in the middle of a step; the next one is there already, or is started then.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 
 use crate::ask::{asking, form};
-use crate::harness::{Client, PERSON, Rig, approve, job, resume, retry, run, wait};
+use crate::harness::{Client, PERSON, Process, Rig, approve, job, resume, retry, run, wait};
 
 const FIXTURE: &str = include_str!("fixture/migration_0007.sql");
 
@@ -152,6 +152,32 @@ async fn assert_nothing_is_asked_twice(rig: &Rig) {
         });
         assert_eq!(asked.count(), told, "{person}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_migration_that_waits_for_a_lock_holds_up_nobody_for_long() {
+    let rig = previous().await;
+    let mut holder = rig.db.pool.begin().await.unwrap();
+    let hold = "lock table longhaul.executor in access share mode";
+    sqlx::query(hold).execute(&mut *holder).await.unwrap();
+    let starting = Process::begin(&rig, &[]).await;
+    let queued = "select count(*) > 0 and $1 <> '' from pg_locks
+      where not granted and relation = 'longhaul.executor'::regclass";
+    rig.db.wait_until(queued, "any").await;
+    // As a server of the previous release renews, with its patience.
+    let renew = "set local lock_timeout = '3s';
+      update longhaul.executor set lease_expires_at = longhaul.now() + interval '30 seconds'";
+    for _ in 0..3 {
+        let mut renewing = rig.db.pool.begin().await.unwrap();
+        sqlx::raw_sql(renew).execute(&mut *renewing).await.unwrap();
+        renewing.commit().await.unwrap();
+        rig.db.wait_until(queued, "any").await;
+    }
+    starting.waiting_at().await;
+    holder.rollback().await.unwrap();
+    let server = starting.ready().await;
+    assert!(server.said().contains("a migration needs a lock"), "{}", server.said());
+    assert_eq!(rig.db.number("select count(presence_key) from longhaul.executor").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -133,6 +133,13 @@ impl Database {
         shift.bind(f64::from(seconds)).execute(&self.pool).await.unwrap();
     }
 
+    /// Waits until every session of a server or store has lasted for longer than judging asks for.
+    pub async fn wait_for_old_sessions(&self) {
+        let old = "select bool_and(backend_start < now() - interval '5 seconds') and $1 <> ''
+          from pg_stat_activity where datname = current_database() and application_name = 'longhaul'";
+        self.wait_until(old, "any").await;
+    }
+
     /// Ends the lease of the server with this process id, as if its time had passed.
     pub async fn end_lease_of(&self, pid: i32) {
         let end = sqlx::query(

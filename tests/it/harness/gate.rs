@@ -13,6 +13,7 @@ pub struct Gate {
     /// The same database, through the gate.
     pub url: String,
     shut: CancellationToken,
+    full: CancellationToken,
 }
 
 impl Gate {
@@ -40,8 +41,14 @@ impl Gate {
                 tokio::spawn(is_shut.clone().run_until_cancelled_owned(pass));
             }
         };
-        tokio::spawn(shut.clone().run_until_cancelled_owned(accept));
-        Self { url, shut }
+        let full = shut.child_token();
+        tokio::spawn(full.clone().run_until_cancelled_owned(accept));
+        Self { url, shut, full }
+    }
+
+    /// Lets nobody else in; whoever is inside stays.
+    pub fn admit_nobody(&self) {
+        self.full.cancel();
     }
 }
 
