@@ -57,7 +57,7 @@ async fn a_claim_whose_reply_is_lost_is_given_back_uncounted_and_asked_once() {
     rig.submit(job("unlucky", [wait(60), run("Ask me once.")])).await;
     let entered = "select status = 'queued' from longhaul.job where job_id = $1";
     rig.db.wait_until(entered, "unlucky").await;
-    wire.lose_claims(1);
+    wire.lose_commit_saying("\"begins\":\"");
     rig.db.shift_clock(61).await;
     let done = rig.settled_as("unlucky", JobStatus::Completed).await;
     assert_eq!((wire.left_to_lose(), done.attempts), (0, 0));
@@ -77,10 +77,11 @@ async fn a_submit_whose_reply_is_lost_leaves_one_job_that_is_asked_once() {
     let rig = rig.start_at(&wire.url).await;
     rig.submit(job("first", [wait(0)])).await;
     let once = || job("unlucky", [run("Ask me once.")]);
-    wire.lose_commits(1);
-    // The answer may be lost, and then the client asks again.
-    let _ = rig.try_submit(once()).await;
-    assert!(!rig.submit(once()).await.created || wire.left_to_lose() == 1);
+    wire.lose_commit_saying("Ask me once");
+    let lost = rig.try_submit(once()).await;
+    assert_eq!(Told::by(lost).code, tonic::Code::Unavailable);
+    // The client does not know, and asks again.
+    assert!(!rig.submit(once()).await.created);
     let done = rig.settled_as("unlucky", JobStatus::Completed).await;
     assert_eq!(done.attempts, 0);
     assert_eq!(rig.sandbox.requests("Ask me once").await.len(), 1);
@@ -138,7 +139,7 @@ async fn an_action_whose_reply_is_lost_is_answered_as_the_first_time_when_it_is_
         request_id: "the-first".to_owned(),
         action: Some(approve()),
     };
-    wire.lose_commits(1);
+    wire.lose_commit_saying("the-first");
     let lost = rig.grpc.clone().control(request()).await;
     assert_eq!(Told::by(lost.map(tonic::Response::into_inner)).code, tonic::Code::Unavailable);
     let again = rig.grpc.clone().control(request()).await.unwrap().into_inner();

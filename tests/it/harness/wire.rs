@@ -4,8 +4,8 @@
 //! waits until Postgres has answered, and breaks the connection instead of passing the answer on:
 //! what was committed has happened, and whoever asked does not know it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -21,8 +21,15 @@ pub struct Wire {
 #[derive(Default)]
 struct Losing {
     commits: AtomicUsize,
-    claims: AtomicUsize,
     undone: AtomicUsize,
+    /// One commit of a transaction that says this.
+    saying: Mutex<Option<&'static str>>,
+}
+
+impl Losing {
+    fn saying(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.saying.lock().unwrap()
+    }
 }
 
 impl Wire {
@@ -50,9 +57,9 @@ impl Wire {
         self.losing.commits.store(count, Ordering::SeqCst);
     }
 
-    /// Loses the answers to the next commits of transactions that begin attempts, so many of them.
-    pub fn lose_claims(&self, count: usize) {
-        self.losing.claims.store(count, Ordering::SeqCst);
+    /// Loses the answer to the next commit of a transaction that says this.
+    pub fn lose_commit_saying(&self, what: &'static str) {
+        *self.losing.saying() = Some(what);
     }
 
     /// Breaks before the next commits get there, so many of them: what they should commit does not happen.
@@ -62,20 +69,20 @@ impl Wire {
 
     /// How many answers are still to be lost.
     pub fn left_to_lose(&self) -> usize {
-        self.losing.commits.load(Ordering::SeqCst) + self.losing.claims.load(Ordering::SeqCst)
+        self.losing.commits.load(Ordering::SeqCst) + usize::from(self.losing.saying().is_some())
     }
 }
 
 /// Carries bytes both ways until one side ends, or an answer is lost.
 async fn carry(mut client: TcpStream, mut server: UnixStream, losing: Arc<Losing>) {
     let (mut asked, mut answered) = (vec![0; 64 << 10], vec![0; 64 << 10]);
-    let mut begins_attempts = false;
+    let mut has_said = false;
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
                 let Ok(count @ 1..) = read else { return };
                 let says = |what: &[u8]| asked[..count].windows(what.len()).any(|at| at == what);
-                begins_attempts |= says(b"\"begins\":\"");
+                has_said |= losing.saying().is_some_and(|what| says(what.as_bytes()));
                 let one_less = |left: usize| left.checked_sub(1);
                 let loses = |left: &AtomicUsize| {
                     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
@@ -84,12 +91,13 @@ async fn carry(mut client: TcpStream, mut server: UnixStream, losing: Arc<Losing
                 if commits && loses(&losing.undone) || server.write_all(&asked[..count]).await.is_err() {
                     return;
                 }
-                if commits && (loses(&losing.commits) || begins_attempts && loses(&losing.claims)) {
+                let is_said = commits && has_said && losing.saying().take().is_some();
+                if is_said || commits && loses(&losing.commits) {
                     // Its answer: the commit has happened. Returning breaks both ends.
                     let _ = server.read(&mut answered).await;
                     return;
                 }
-                begins_attempts &= !commits;
+                has_said &= !commits;
             }
             read = server.read(&mut answered) => {
                 let Ok(count @ 1..) = read else { return };
