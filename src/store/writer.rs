@@ -253,9 +253,12 @@ impl Store {
         locked
     }
 
-    /// The writer waits for no lock for long, since everybody waits for the writer.
+    /// The writer waits for no lock for long, since everybody waits for the writer, and plans each statement once:
+    /// its statements are few and their plans depend on no value, but beside many jobs Postgres would plan them anew each time.
     fn writer_options(&self) -> PgConnectOptions {
-        self.options.clone().options([("lock_timeout", "250ms")])
+        self.options
+            .clone()
+            .options([("lock_timeout", "250ms"), ("plan_cache_mode", "force_generic_plan")])
     }
 }
 
