@@ -38,6 +38,8 @@ pub struct PostgresSettings {
     pub durable: bool,
     /// Connections that the server allows.
     pub max_connections: u32,
+    /// Further settings of the server, as `name=value`.
+    pub options: Vec<String>,
 }
 
 /// Why the embedded Postgres could not be started or stopped.

@@ -152,5 +152,6 @@ fn options(settings: &PostgresSettings) -> Vec<String> {
         let unsafe_but_fast = ["fsync=off", "full_page_writes=off", "synchronous_commit=off"];
         options.extend(unsafe_but_fast.map(str::to_owned));
     }
+    options.extend(settings.options.iter().cloned());
     options
 }

@@ -1,0 +1,136 @@
+//! Load through the public door: jobs submitted with so many in flight, or so many a second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use longhaul::domain::id::new_job_id;
+use longhaul::rpc::proto::{
+    ApprovalStep, ContextMode, Job, RunStep, Step, SubmitJobRequest, WaitStep,
+    step::Kind, wait_step::Wait,
+};
+use tokio::task::JoinSet;
+
+use crate::report::quantile;
+use crate::server::Client;
+
+/// A step that passes at once.
+pub fn wait() -> Step {
+    let wait = WaitStep { wait: Some(Wait::DurationSeconds(0)) };
+    Step { name: String::new(), kind: Some(Kind::Wait(wait)) }
+}
+
+/// A step that asks the model.
+pub fn run() -> Step {
+    let run = RunStep {
+        prompt: "Write one line.".to_owned(),
+        context: ContextMode::None.into(),
+        ..RunStep::default()
+    };
+    Step { name: String::new(), kind: Some(Kind::Run(run)) }
+}
+
+/// A step that asks a person whom nobody tells.
+pub fn approval() -> Step {
+    let approval = ApprovalStep { note: "Good?".to_owned(), ..ApprovalStep::default() };
+    Step { name: String::new(), kind: Some(Kind::Approval(approval)) }
+}
+
+/// A job of such steps.
+pub fn job(steps: Vec<Step>) -> SubmitJobRequest {
+    SubmitJobRequest {
+        job_id: new_job_id(),
+        task: "A job to measure".to_owned(),
+        steps,
+        settings: None,
+        validate_only: false,
+    }
+}
+
+/// Submits a job; answers it as it is then.
+pub async fn submit(client: &mut Client, request: SubmitJobRequest) -> Result<Job> {
+    let answer = client.submit_job(request).await?.into_inner();
+    answer.job.context("a submit answers the job")
+}
+
+/// What a load came to.
+pub struct Load {
+    /// How many submits were answered.
+    pub jobs: usize,
+    /// How long it took until the last was answered.
+    pub seconds: f64,
+    /// How long each took, in milliseconds, sorted.
+    pub times_ms: Vec<f64>,
+}
+
+impl Load {
+    pub fn rate(&self) -> f64 {
+        self.jobs as f64 / self.seconds
+    }
+
+    pub fn quantile_ms(&self, part: f64) -> f64 {
+        quantile(&self.times_ms, part)
+    }
+}
+
+/// Submits for so long, with so many in flight, over the connections in turn.
+pub async fn saturate(
+    clients: &[Client],
+    in_flight: usize,
+    for_so_long: Duration,
+    make: fn() -> SubmitJobRequest,
+) -> Result<Load> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = JoinSet::new();
+    let begun_at = Instant::now();
+    for client in clients.iter().cycle().take(in_flight) {
+        let (mut client, stop) = (client.clone(), Arc::clone(&stop));
+        tasks.spawn(async move {
+            let mut times = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let submitted_at = Instant::now();
+                submit(&mut client, make()).await?;
+                times.push(submitted_at.elapsed().as_secs_f64() * 1e3);
+            }
+            anyhow::Ok(times)
+        });
+    }
+    tokio::time::sleep(for_so_long).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut times_ms = Vec::new();
+    while let Some(times) = tasks.join_next().await {
+        times_ms.extend(times??);
+    }
+    let seconds = begun_at.elapsed().as_secs_f64();
+    times_ms.sort_by(f64::total_cmp);
+    Ok(Load { jobs: times_ms.len(), seconds, times_ms })
+}
+
+/// Submits one every so often, whether the one before was answered or not.
+pub async fn pace(
+    client: &Client,
+    every: Duration,
+    count: usize,
+    make: fn() -> SubmitJobRequest,
+) -> Result<Load> {
+    let mut tasks = JoinSet::new();
+    let mut ticks = tokio::time::interval(every);
+    let begun_at = Instant::now();
+    for _ in 0..count {
+        ticks.tick().await;
+        let mut client = client.clone();
+        tasks.spawn(async move {
+            let submitted_at = Instant::now();
+            submit(&mut client, make()).await?;
+            anyhow::Ok(submitted_at.elapsed().as_secs_f64() * 1e3)
+        });
+    }
+    let mut times_ms = Vec::new();
+    while let Some(time) = tasks.join_next().await {
+        times_ms.push(time??);
+    }
+    let seconds = begun_at.elapsed().as_secs_f64();
+    times_ms.sort_by(f64::total_cmp);
+    Ok(Load { jobs: times_ms.len(), seconds, times_ms })
+}
