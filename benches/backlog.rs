@@ -83,8 +83,12 @@ fn number(flag: &str, usual: usize) -> Result<usize> {
 
 async fn run(rounds: usize, jobs: i32) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("longhaul-backlog-{}", std::process::id()));
-    let settings =
-        PostgresSettings { data_dir: folder.join("postgres"), durable: true, max_connections: 50, options: Vec::new() };
+    let settings = PostgresSettings {
+        data_dir: folder.join("postgres"),
+        durable: true,
+        max_connections: 50,
+        options: Vec::new(),
+    };
     let postgres = Postgres::start(settings).await?;
     let measured = measure(postgres.url(), rounds, jobs).await;
     drop(postgres);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use longhaul::domain::id::new_job_id;
 use longhaul::rpc::proto::{
-    ApprovalStep, ContextMode, Job, RunStep, Step, SubmitJobRequest, WaitStep,
-    step::Kind, wait_step::Wait,
+    ApprovalStep, ContextMode, Job, RunStep, Step, SubmitJobRequest, WaitStep, step::Kind,
+    wait_step::Wait,
 };
 use tokio::task::JoinSet;
 

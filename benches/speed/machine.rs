@@ -106,7 +106,8 @@ impl Ground {
     fn fdatasync_us(&self) -> Result<f64> {
         let file = self.folder.join("sync");
         let ran = Command::new("pg_test_fsync").args(["-s", "1", "-f"]).arg(&file).output();
-        let ran = ran.context("could not run pg_test_fsync; it comes with the server of Postgres")?;
+        let ran =
+            ran.context("could not run pg_test_fsync; it comes with the server of Postgres")?;
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         // `fdatasync   9137.153 ops/sec   109 usecs/op`; the first such line is for one write of 8 KiB.
         let line = said.lines().find(|line| line.trim_start().starts_with("fdatasync"));

@@ -106,7 +106,10 @@ async fn run(arguments: Arguments) -> Result<()> {
 async fn measure(ground: &Ground, arguments: &Arguments) -> Result<Report> {
     let scale = Scale { is_quick: arguments.quick };
     let machine = ground.describe().await?;
-    println!("{} cores of {}, {} GiB, Linux {}", machine.cores, machine.processor, machine.memory_gib, machine.kernel);
+    println!(
+        "{} cores of {}, {} GiB, Linux {}",
+        machine.cores, machine.processor, machine.memory_gib, machine.kernel
+    );
     println!("{}", machine.postgres);
     println!("{}", machine.postgres_settings);
     println!("fdatasync of 8 KiB: {:.0} us", machine.fdatasync_us);

@@ -85,7 +85,8 @@ pub async fn run(args: DevArgs) -> Result<Exit> {
 
 async fn start_postgres(args: &DevArgs) -> Result<Postgres> {
     let data_dir = args.data_dir()?.join("postgres");
-    let settings = PostgresSettings { data_dir, durable: true, max_connections: 100, options: Vec::new() };
+    let settings =
+        PostgresSettings { data_dir, durable: true, max_connections: 100, options: Vec::new() };
     Ok(Postgres::start(settings).await?)
 }
 

@@ -4,6 +4,7 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::approval::{Door, Verdict};
 use super::id::ApprovalId;
@@ -53,6 +54,7 @@ pub enum EventKind {
 impl Word for EventKind {}
 
 /// One line of a job's history.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
     /// Its number, from 1.

@@ -5,6 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::approval::Verdict;
 use super::id::{ApprovalId, AttemptId, ExecutorId};
@@ -125,6 +126,7 @@ pub enum Stand {
 impl Word for Stand {}
 
 /// The hot row of a job.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobState {
     /// Where it stands.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::approval::{ApprovalStatus, Door, Verdict};
 use super::enter::enter;
@@ -93,6 +94,7 @@ pub enum Refusal {
 }
 
 /// What has to be stored together.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct Transition {
     /// The row as it will be.
@@ -114,6 +116,20 @@ pub struct Transition {
 }
 
 impl Transition {
+    /// Nothing to store: the row stays as it is.
+    pub fn still(state: JobState) -> Self {
+        Self {
+            state,
+            events: Vec::new(),
+            checkpoints: Vec::new(),
+            asked: None,
+            closed: None,
+            vote: None,
+            notices: Vec::new(),
+            supersedes_notices: false,
+        }
+    }
+
     /// Both as one, where the second starts from what the first made.
     #[must_use]
     pub fn followed_by(mut self, next: Self) -> Self {
@@ -134,6 +150,7 @@ impl Transition {
 }
 
 /// The stored result of a finished step.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct Checkpoint {
     /// Which step.

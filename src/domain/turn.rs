@@ -27,16 +27,7 @@ impl<'a> Turn<'a> {
     pub(super) fn new(state: JobState, spec: &'a Spec, actor: &'a str, now: DateTime<Utc>) -> Self {
         // A statement that waited for a lock began earlier than what it waited for; time must not run backwards.
         let now = now.max(state.updated_at);
-        let out = Transition {
-            state: state.clone(),
-            events: Vec::new(),
-            checkpoints: Vec::new(),
-            asked: None,
-            closed: None,
-            vote: None,
-            notices: Vec::new(),
-            supersedes_notices: false,
-        };
+        let out = Transition::still(state.clone());
         Self { spec, actor, now, state, out }
     }
 
@@ -134,7 +125,8 @@ impl<'a> Turn<'a> {
                 unreachable!("a job ends in a terminal status")
             }
         };
-        self.out.supersedes_notices = true;
+        // Without an approval and without an end before this one, nobody was to be told anything yet.
+        self.out.supersedes_notices = self.state.approvals_asked > 0 || self.state.revision > 1;
         self.tell(event, 0, message);
         let sequence = self.state.last_sequence;
         let people = self.spec.notify.iter();

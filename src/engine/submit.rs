@@ -10,19 +10,18 @@ use crate::domain::spec::{Defaults, Spec, Work};
 use crate::domain::submission::{Submission, TimeoutPolicy};
 use crate::domain::validate::freeze;
 use crate::store::StoreError;
+use crate::store::job::JobView;
 use crate::store::submit::{NewJob, Stored};
 
 /// What became of a submit.
 #[derive(Clone, Debug)]
 pub struct Submitted {
-    /// The job.
-    pub key: JobKey,
+    /// The job: as the submit left it, or as it is now if it was there already.
+    pub job: JobView,
     /// Whether it was made now.
     pub created: bool,
     /// What it needs that is not configured, a sentence each.
     pub warnings: Vec<String>,
-    /// The specification that this submit froze.
-    pub spec: Arc<Spec>,
 }
 
 impl Engine {
@@ -48,25 +47,33 @@ impl Engine {
             actor: "client",
             claimer: None,
         };
-        let created = !validate_only && self.store_job(job).await?;
-        Ok(Submitted { key, created, warnings, spec })
+        if validate_only {
+            let job = JobView::as_if_stored(key, spec);
+            return Ok(Submitted { job, created: false, warnings });
+        }
+        let stored = self.store_job(job).await?;
+        let created = stored.is_some();
+        let job = match stored {
+            Some(job) => *job,
+            None => self.store.job(&key, None).await?,
+        };
+        Ok(Submitted { job, created, warnings })
     }
 
-    /// Stores the job, and where there is room takes it in hand at once; answers whether it was made now.
-    async fn store_job(&self, job: NewJob) -> Result<bool, StoreError> {
+    /// Stores the job, and where there is room takes it in hand at once; answers how it is if it was made now.
+    async fn store_job(&self, job: NewJob) -> Result<Option<Box<JobView>>, StoreError> {
         let (store, place) = (self.store.clone(), self.executor.find_place());
         let claimer = place.as_ref().map(Place::executor_id);
         // To its end also when the client has gone: what was claimed for a place must come into it.
         let storing = tokio::spawn(async move {
             match store.submit(NewJob { claimer, ..job }).await? {
-                Stored::Claimed(claimed) => {
-                    if let Some(place) = place {
+                Stored::Created(view, claimed) => {
+                    if let Some((place, claimed)) = place.zip(claimed) {
                         place.take(*claimed);
                     }
-                    Ok(true)
+                    Ok(Some(view))
                 }
-                Stored::Waits => Ok(true),
-                Stored::Existed => Ok(false),
+                Stored::Existed => Ok(None),
             }
         });
         match storing.await {

@@ -70,11 +70,11 @@ impl job_service_server::JobService for JobService {
             .submit(&submission, Caller::Grpc, traceparent.as_deref(), validate_only)
             .await
             .map_err(|error| refused_submit(error, &submission))?;
-        let Submitted { key, created, warnings, spec } = submitted;
+        let Submitted { job, created, warnings } = submitted;
         let job = if validate_only {
-            convert::job::as_if_stored(&key, &spec)
+            convert::job::as_if_stored(&job)
         } else {
-            self.shown(&key).await?
+            convert::job::job(&job, REPLY_BYTES_MAX)
         };
         Ok(Response::new(proto::SubmitJobResponse { job: Some(job), created, warnings }))
     }

@@ -131,8 +131,8 @@ impl Store {
     ) -> Result<JobState, StoreError> {
         let work = Work::Move { spec: Arc::clone(&job.spec), action };
         let lines = call.map(|call| Line::ended(&job.key, call)).into_iter().collect();
-        let state = self.write_soon(&job.key, work, lines).await?;
-        state.ok_or_else(|| Refusal::LeaseLost.into())
+        let moved = self.write_soon(&job.key, work, lines).await?;
+        moved.map(|moved| moved.transition.state).ok_or_else(|| Refusal::LeaseLost.into())
     }
 
     /// The job as it is now, if the attempt at hand has stored its result.

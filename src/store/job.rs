@@ -3,6 +3,7 @@
 mod view;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use sqlx::types::Json;
@@ -28,7 +29,7 @@ pub struct JobView {
     /// Its row.
     pub state: JobState,
     /// Its specification; without the steps in a list.
-    pub spec: Spec,
+    pub spec: Arc<Spec>,
     /// When the lease of a running job runs out.
     pub lease_expires_at: Option<DateTime<Utc>>,
     /// When it was submitted.
@@ -189,7 +190,7 @@ async fn read_row(tx: &mut PgConnection, key: &JobKey) -> Result<JobView, StoreE
     Ok(JobView {
         key: key.clone(),
         state: read_json("job", row.state)?,
-        spec: read_json("job_spec", row.spec)?,
+        spec: Arc::new(read_json("job_spec", row.spec)?),
         lease_expires_at: row.lease_expires_at,
         created_at: row.created_at,
         done: BTreeMap::new(),

@@ -1,6 +1,7 @@
 //! Lists: pages of jobs, newest first, stable while jobs are added.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{DateTime, Utc};
@@ -143,7 +144,7 @@ impl Row {
         Ok(Some(JobView {
             key,
             state,
-            spec,
+            spec: Arc::new(spec),
             lease_expires_at: self.lease_expires_at,
             created_at: self.created_at,
             done: BTreeMap::new(),

@@ -9,11 +9,12 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use sqlx::PgConnection;
+use serde_with::skip_serializing_none;
 
 use super::claim::Claimed;
-use super::write::encode;
-use super::writer::Work;
+use super::job::JobView;
+use super::write::{bytea, encode};
+use super::writer::{Moved, Work};
 use super::{Store, StoreError, bounded};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{JobState, Lease};
@@ -41,17 +42,15 @@ pub struct NewJob {
 /// What became of a submit.
 #[derive(Debug)]
 pub enum Stored {
-    /// It is there now, and waits for an executor, a person or a time, or has ended.
-    Waits,
-    /// It is there now, and in the hands of the executor that had room.
-    Claimed(Box<Claimed>),
+    /// It is there now, as it is shown: it waits for an executor, a person or a time, or has ended;
+    /// or it is in the hands of the executor that had room.
+    Created(Box<JobView>, Option<Box<Claimed>>),
     /// It was there already.
     Existed,
 }
 
 /// A job in the form in which the writer stores it.
 pub(super) struct Birth {
-    pub(super) key: JobKey,
     pub(super) spec: Arc<Spec>,
     pub(super) claimer: Option<ExecutorId>,
     actor: &'static str,
@@ -66,18 +65,17 @@ impl Store {
     pub async fn submit(&self, job: NewJob) -> Result<Stored, StoreError> {
         let hash = fingerprint(&job.content);
         let birth = Birth {
-            key: job.key.clone(),
             spec: Arc::clone(&job.spec),
             claimer: job.claimer,
             actor: job.actor,
             sent: encode(&job.content)?.0,
             frozen: encode(&*job.spec)?.0,
-            fingerprint: hash.iter().fold("\\x".to_owned(), |hex, b| hex + &format!("{b:02x}")),
+            fingerprint: bytea(&hash),
             traceparent: job.traceparent.clone(),
         };
         let work = Work::Submit(Box::new(birth));
         match self.write_soon(&job.key, work, Vec::new()).await? {
-            Some(state) => Ok(job.stored(state)),
+            Some(moved) => Ok(job.stored(*moved)),
             None => self.compare(&job.key, &job.content, &hash).await.map(|()| Stored::Existed),
         }
     }
@@ -112,13 +110,16 @@ impl Store {
 }
 
 impl NewJob {
-    fn stored(self, state: JobState) -> Stored {
-        let (Some(executor_id), Some(attempt_id)) = (state.executor_id, state.attempt_id) else {
-            return Stored::Waits;
-        };
-        let lease = Lease { executor_id, epoch: state.epoch, attempt_id };
+    fn stored(self, moved: Moved) -> Stored {
         let Self { key, spec, traceparent, .. } = self;
-        Stored::Claimed(Box::new(Claimed { key, lease, state, spec, traceparent }))
+        let Moved { transition, lease_expires_at, .. } = moved;
+        let view = JobView::born(key.clone(), Arc::clone(&spec), &transition, lease_expires_at);
+        let state = transition.state;
+        let claimed = state.executor_id.zip(state.attempt_id).map(|(executor_id, attempt_id)| {
+            let lease = Lease { executor_id, epoch: state.epoch, attempt_id };
+            Box::new(Claimed { key, lease, state, spec, traceparent })
+        });
+        Stored::Created(Box::new(view), claimed)
     }
 }
 
@@ -142,74 +143,32 @@ impl Birth {
         }
     }
 
+    /// As it is written.
+    pub(super) fn row(&self) -> BirthRow<'_> {
+        BirthRow {
+            sent: &self.sent,
+            spec: &self.frozen,
+            fingerprint: &self.fingerprint,
+            traceparent: self.traceparent.as_deref(),
+            priority: self.spec.priority,
+            spec_version: spec::VERSION,
+        }
+    }
+
     /// About how many bytes it writes.
     pub(super) fn weight(&self) -> usize {
         self.sent.get().len() + self.frozen.get().len()
     }
 }
 
-/// A job as its rows are written.
+/// What is written of a job at its birth, beside its first transition.
+#[skip_serializing_none]
 #[derive(Serialize)]
-struct Row<'a> {
-    shard: i16,
-    job_id: &'a str,
-    state: &'a JobState,
+pub(super) struct BirthRow<'a> {
     sent: &'a RawValue,
     spec: &'a RawValue,
     fingerprint: &'a str,
     traceparent: Option<&'a str>,
     priority: i32,
     spec_version: i32,
-}
-
-/// Stores jobs that are not there yet; answers which ids were not taken.
-pub(super) async fn insert_jobs(
-    tx: &mut PgConnection,
-    born: &[(&Birth, &JobState)],
-) -> Result<Vec<String>, StoreError> {
-    let rows = born.iter().map(|(birth, state)| Row {
-        shard: birth.key.shard(),
-        job_id: birth.key.job_id(),
-        state,
-        sent: &birth.sent,
-        spec: &birth.frozen,
-        fingerprint: &birth.fingerprint,
-        traceparent: birth.traceparent.as_deref(),
-        priority: birth.spec.priority,
-        spec_version: spec::VERSION,
-    });
-    let rows: Vec<Row<'_>> = rows.collect();
-    let stored = sqlx::query_scalar!(
-        r#"-- insert_jobs
-        with input as materialized (
-          select * from jsonb_to_recordset($1) as t(shard smallint, job_id text, state jsonb, sent jsonb, spec jsonb,
-            fingerprint bytea, traceparent text, priority integer, spec_version integer)
-        ),
-        -- An id that is taken stays as it is.
-        born as (
-          insert into longhaul.job (shard, job_id, status, reason, current_step, step_count, priority, spec_version,
-            run_at, executor_id, epoch, attempt_id, attempt, last_sequence, approval_id, approvals_asked,
-            deadline_at, step_started_at, created_at, updated_at, finished_at)
-          select t.shard, t.job_id, s.status, s.reason, s.current_step, s.step_count, t.priority, t.spec_version,
-            s.run_at, s.executor_id, s.epoch, s.attempt_id, s.attempt, s.last_sequence, s.approval_id,
-            s.approvals_asked, s.deadline_at, s.step_started_at, s.updated_at, s.updated_at, s.finished_at
-          from input t cross join lateral jsonb_to_record(t.state) as s(
-            status text, reason text, current_step integer, step_count integer, run_at timestamptz,
-            executor_id uuid, epoch integer, attempt_id uuid, attempt integer, last_sequence integer,
-            approval_id uuid, approvals_asked integer, deadline_at timestamptz, step_started_at timestamptz,
-            updated_at timestamptz, finished_at timestamptz)
-          on conflict do nothing
-          returning shard, job_id
-        ),
-        specified as (
-          insert into longhaul.job_spec (shard, job_id, sent, spec, fingerprint, labels, traceparent)
-          select t.shard, t.job_id, t.sent, t.spec, t.fingerprint, t.spec -> 'labels', t.traceparent
-          from input t join born using (shard, job_id)
-        )
-        select job_id from born"#,
-        encode(&rows)? as _,
-    )
-    .fetch_all(tx)
-    .await?;
-    Ok(stored)
 }

@@ -99,7 +99,7 @@ impl Store {
         let written: Vec<Written<'_>> =
             moves.iter().map(|one| Written::new(&one.key, &one.from, &one.transition)).collect();
         let spoilt = match write(&mut tx, &written).await {
-            Ok(()) => None,
+            Ok(_) => None,
             // The database is away; what it holds is found again.
             Err(error @ StoreError::Unavailable(_)) => return Err(error),
             Err(error) => Some(error),

@@ -4,14 +4,19 @@
 //! Whoever dies in the middle leaves nothing behind: row, events, checkpoints, calls, approvals and notices
 //! commit together.
 
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
 use rand::rngs::ThreadRng;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_with::skip_serializing_none;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::StoreError;
+use super::submit::BirthRow;
 use crate::domain::approval::{Token, Verdict};
 use crate::domain::event::NoticeKind;
 use crate::domain::id::{JobKey, NoticeId};
@@ -20,6 +25,7 @@ use crate::domain::spec::{Spec, Work};
 use crate::domain::state::Transition;
 
 /// A transition in the form in which it is written.
+#[skip_serializing_none]
 #[derive(Serialize)]
 pub(super) struct Written<'a> {
     shard: i16,
@@ -28,9 +34,11 @@ pub(super) struct Written<'a> {
     from_sequence: i32,
     #[serde(flatten)]
     transition: &'a Transition,
-    is_birth: bool,
+    birth: Option<BirthRow<'a>>,
     begins: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     links: Vec<Link>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     outbox: Vec<Message>,
 }
 
@@ -68,16 +76,16 @@ impl<'a> Written<'a> {
             from_epoch: from.epoch,
             from_sequence: from.last_sequence,
             transition,
-            is_birth: false,
+            birth: None,
             begins: None,
             links,
             outbox,
         }
     }
 
-    /// The job was stored just now, as it is written.
-    pub(super) fn born(self) -> Self {
-        Self { is_birth: true, ..self }
+    /// The job is born with it.
+    pub(super) fn born(self, birth: BirthRow<'a>) -> Self {
+        Self { birth: Some(birth), ..self }
     }
 
     /// If it begins an attempt, the first call of that gets its row in the ledger with this.
@@ -99,31 +107,42 @@ fn mint_links(key: &JobKey, approver: &str, rng: &mut ThreadRng, links: &mut Vec
     let mut tokens = serde_json::Map::new();
     for (name, verdict) in [("approve", Verdict::Approve), ("reject", Verdict::Reject)] {
         let token = Token::mint(key, rng);
-        let token_hash =
-            token.hash().iter().fold("\\x".to_owned(), |hex, b| hex + &format!("{b:02x}"));
+        let token_hash = bytea(&token.hash());
         links.push(Link { token_hash, approver: approver.to_owned(), verdict });
         tokens.insert(name.to_owned(), token.reveal().into());
     }
     tokens.into()
 }
 
-/// Writes transitions of locked jobs, and of jobs that were stored just now.
+/// Writes transitions of locked jobs, and of jobs that are born; answers the ids that were taken already, whose job is not born.
 pub(super) async fn write(
     tx: &mut PgConnection,
-    written: &[Written<'_>],
-) -> Result<(), StoreError> {
-    let moved = write_moves(tx, &encode(written)?).await?;
-    let moves = written.iter().filter(|one| !one.is_birth).count();
-    if usize::try_from(moved).ok() != Some(moves) {
+    transitions: &[Written<'_>],
+) -> Result<HashSet<String>, StoreError> {
+    let written = write_moves(tx, &encode(transitions)?).await?;
+    let written: HashSet<&str> = written.iter().map(String::as_str).collect();
+    let is_written = |one: &&Written<'_>| written.contains(one.job_id);
+    let (done, left): (Vec<_>, Vec<_>) = transitions.iter().partition(is_written);
+    if left.iter().any(|one| one.birth.is_none()) {
         let what = "a locked row is not as it was read".to_owned();
         return Err(StoreError::Corrupt { table: "job", what });
     }
-    let of_people = written.iter().filter(|one| one.transition.concerns_people());
+    let of_people = done.into_iter().filter(|one| one.transition.concerns_people());
     let of_people: Vec<&Written<'_>> = of_people.collect();
     if !of_people.is_empty() {
         write_people(tx, &encode(&of_people)?).await?;
     }
-    Ok(())
+    Ok(left.into_iter().map(|one| one.job_id.to_owned()).collect())
+}
+
+/// Bytes as Postgres reads them from text.
+pub(super) fn bytea(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("\\x");
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("a String takes every write");
+    }
+    text
 }
 
 /// Rows for a statement.
@@ -135,21 +154,44 @@ pub(super) fn encode<T: Serialize + ?Sized>(what: &T) -> Result<Encoded, StoreEr
     encoded.map(Json).map_err(|error| StoreError::Corrupt { table: "job", what: error.to_string() })
 }
 
-/// Rows, history, results and first calls; answers how many rows were as they were read.
-async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<i64, StoreError> {
-    let moved = sqlx::query_scalar!(
+/// Rows, history, results and first calls; answers which jobs were written: those that were as they were read,
+/// and those that are born under an id that was free.
+async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<Vec<String>, StoreError> {
+    let written = sqlx::query_scalar!(
         r#"-- write_moves
         with input as materialized (
-          select t.shard, t.job_id, t.from_epoch, t.from_sequence, t.events, t.checkpoints, t.is_birth, t.begins, s.*
+          select t.*, s.*
           from jsonb_to_recordset($1) as t(shard smallint, job_id text, from_epoch integer, from_sequence integer,
-            state jsonb, events jsonb, checkpoints jsonb, is_birth boolean, begins text)
+            state jsonb, events jsonb, checkpoints jsonb, birth jsonb, begins text)
           cross join lateral jsonb_to_record(t.state) as s(
-            status text, reason text, current_step integer, revision integer, retried_from integer, run_at timestamptz,
-            executor_id uuid, epoch integer, attempt_id uuid, attempt integer, attempts integer,
-            first_error_at timestamptz, last_error jsonb, last_sequence integer, pause_requested boolean,
-            paused_from text, approval_id uuid, approvals_asked integer, votes integer, kept_verdict text,
-            deadline_at timestamptz, left_ms bigint, step_started_at timestamptz, updated_at timestamptz,
-            finished_at timestamptz)
+            status text, reason text, current_step integer, step_count integer, revision integer,
+            retried_from integer, run_at timestamptz, executor_id uuid, epoch integer, attempt_id uuid,
+            attempt integer, attempts integer, first_error_at timestamptz, last_error jsonb, last_sequence integer,
+            pause_requested boolean, paused_from text, approval_id uuid, approvals_asked integer, votes integer,
+            kept_verdict text, deadline_at timestamptz, left_ms bigint, step_started_at timestamptz,
+            updated_at timestamptz, finished_at timestamptz)
+        ),
+        -- A job that is born; an id that is taken stays as it is. In order: who stores the same ids waits, and no circle closes.
+        born as (
+          insert into longhaul.job (shard, job_id, status, reason, current_step, step_count, priority, spec_version,
+            run_at, executor_id, epoch, attempt_id, attempt, last_sequence, approval_id, approvals_asked,
+            deadline_at, step_started_at, created_at, updated_at, finished_at)
+          select t.shard, t.job_id, t.status, t.reason, t.current_step, t.step_count,
+            (t.birth -> 'priority')::integer, (t.birth -> 'spec_version')::integer, t.run_at, t.executor_id,
+            t.epoch, t.attempt_id, t.attempt, t.last_sequence, t.approval_id, t.approvals_asked, t.deadline_at,
+            t.step_started_at, t.updated_at, t.updated_at, t.finished_at
+          from input t where t.birth is not null order by t.shard, t.job_id
+          on conflict do nothing
+          returning shard, job_id
+        ),
+        newborn as materialized (
+          select t.* from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
+        ),
+        specified as (
+          insert into longhaul.job_spec (shard, job_id, sent, spec, fingerprint, labels, traceparent)
+          select t.shard, t.job_id, t.birth -> 'sent', t.birth -> 'spec', (t.birth ->> 'fingerprint')::bytea,
+            t.birth -> 'spec' -> 'labels', t.birth ->> 'traceparent'
+          from newborn t
         ),
         -- The row, only if it is as it was read. An override of the lease belongs to one attempt.
         moved as (
@@ -164,13 +206,12 @@ async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<i64, Stor
             deadline_at = t.deadline_at, left_ms = t.left_ms, step_started_at = t.step_started_at,
             updated_at = t.updated_at, finished_at = t.finished_at
           from input t
-          where not t.is_birth and j.shard = t.shard and j.job_id = t.job_id
+          where t.birth is null and j.shard = t.shard and j.job_id = t.job_id
             and j.epoch = t.from_epoch and j.last_sequence = t.from_sequence
-          returning j.shard, j.job_id
+          returning t.*
         ),
         done as materialized (
-          select t.* from input t left join moved m using (shard, job_id)
-          where t.is_birth or m.job_id is not null
+          select * from newborn union all select * from moved
         ),
         -- Its history.
         told as (
@@ -199,12 +240,12 @@ async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<i64, Stor
           from done t
           where t.begins is not null
         )
-        select count(*) as "count!" from moved"#,
+        select job_id as "job_id!" from done"#,
         input as _,
     )
-    .fetch_one(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(moved)
+    Ok(written)
 }
 
 /// What was asked, decided and is to be told, of transitions whose rows were just written.

@@ -23,9 +23,10 @@ use super::ledger::Line;
 use super::submit::Birth;
 use super::{Store, StoreError, TRIES, bounded};
 use crate::domain::id::JobKey;
-use crate::domain::job::{JobState, Lease};
+use crate::domain::job::Lease;
 use crate::domain::spec::Spec;
 use crate::domain::state::Action;
+pub(super) use batch::Moved;
 use batch::{Batch, Fate, Outcome};
 
 /// As many operations wait here at the most; who comes then waits before the door.
@@ -66,12 +67,12 @@ struct Op {
     arrived_at: Instant,
     /// Whether somebody else had its row locked when it was tried.
     was_locked: bool,
-    answer: Answer<Option<JobState>>,
+    answer: Answer<Option<Box<Moved>>>,
 }
 
 /// What is to be done to a job.
 pub(super) enum Work {
-    /// Store it; no state in the answer means that the id is taken.
+    /// Store it; nothing in the answer means that the id is taken.
     Submit(Box<Birth>),
     /// Let the holder of its lease move it.
     Move { spec: Arc<Spec>, action: Action },
@@ -138,7 +139,7 @@ impl Store {
         key: &JobKey,
         work: Work,
         lines: Vec<Line>,
-    ) -> Result<Option<JobState>, StoreError> {
+    ) -> Result<Option<Box<Moved>>, StoreError> {
         let key = key.clone();
         let arrived_at = Instant::now();
         let op = |answer| Op { key, work, lines, arrived_at, was_locked: false, answer };
@@ -234,10 +235,10 @@ impl Store {
                     continue;
                 }
                 Fate::Locked => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
-                Fate::Still(answered) => answered.map(|state| state.map(|state| *state)),
+                Fate::Still(answered) => answered,
                 Fate::Moves(moved) => {
                     self.wake.job_changed(&op.key, super::transition::woken(&moved.transition));
-                    Ok(Some(moved.transition.state))
+                    Ok(Some(moved))
                 }
             };
             // Whoever no longer waits finds it in the tables.
@@ -255,10 +256,15 @@ impl Store {
 
     /// The writer waits for no lock for long, since everybody waits for the writer, and plans each statement once:
     /// its statements are few and their plans depend on no value, but beside many jobs Postgres would plan them anew each time.
+    /// Since the plan may be made on empty tables and used on large ones, it is always to go by the keys of the rows.
     fn writer_options(&self) -> PgConnectOptions {
-        self.options
-            .clone()
-            .options([("lock_timeout", "250ms"), ("plan_cache_mode", "force_generic_plan")])
+        self.options.clone().options([
+            ("lock_timeout", "250ms"),
+            ("plan_cache_mode", "force_generic_plan"),
+            ("enable_seqscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+        ])
     }
 }
 

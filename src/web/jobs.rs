@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
@@ -25,7 +23,6 @@ use crate::domain::validate::Faults;
 use crate::engine::control::Command;
 use crate::engine::submit::Submitted;
 use crate::engine::{Caller, Engine};
-use crate::store::job::JobView;
 use crate::telemetry;
 
 /// What is asked of a job, as it was sent.
@@ -62,18 +59,17 @@ pub(super) async fn submit(
     let traceparent = telemetry::traceparent(&Span::current());
     let submitted =
         engine.submit(&submission, Caller::Webhook, traceparent.as_deref(), validate_only).await?;
-    let Submitted { key, created, warnings, spec } = submitted;
+    let Submitted { job, created, warnings } = submitted;
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
         let reply = json::Reply { created, changed: created, message, warnings: &warnings };
-        return Ok(reply.with_job_to_be(&JobView::as_if_stored(key, Arc::unwrap_or_clone(spec))));
+        return Ok(reply.with_job_to_be(&job));
     }
-    let view = engine.job(&key, None, Duration::ZERO).await?;
     // The words are the template's own, for callers that compare them.
     let message = if created { "Workflow was started" } else { "the job was there already" };
     let reply =
         json::Reply { created, changed: created, message: message.to_owned(), warnings: &warnings };
-    Ok(reply.with_job(&view))
+    Ok(reply.with_job(&job))
 }
 
 /// Moves a job, or shows it.

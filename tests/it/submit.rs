@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
-use longhaul::rpc::proto::{GetJobRequest, JobSettings, JobStatus, SubmitJobRequest, step::Kind};
+use longhaul::rpc::proto::{
+    ApprovalStep, GetJobRequest, JobSettings, JobStatus, SubmitJobRequest, step::Kind,
+};
+use prost_types::Timestamp;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::harness::{NOBODY, Rig, Told, approval, job, run, wait, with};
+use crate::harness::{NOBODY, Rig, Told, approval, approval_step, job, run, wait, with};
 
 fn parked(job_id: &str) -> SubmitJobRequest {
     job(job_id, [wait(3600)])
@@ -31,6 +34,37 @@ async fn a_repeated_submit_answers_with_the_job_as_it_is_now() {
     assert!(!again.created);
     assert_eq!(again.job.unwrap().status(), JobStatus::Completed);
     assert_eq!(rig.sandbox.requests("").await.len(), 1);
+}
+
+/// The answer is made of what the submit wrote, without reading it: a reader must find the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submit_answers_with_what_a_look_at_the_job_finds() {
+    let rig = Rig::start().await;
+    rig.sandbox.hold("Say something.").await;
+    let later = Timestamp { seconds: 4_000_000_000, nanos: 0 };
+    let scheduled = JobSettings { run_at: Some(later), ..JobSettings::default() };
+    let people = ["+15550103", "+15550102"].map(str::to_owned).to_vec();
+    let labels = [("team".to_owned(), "blue".to_owned())].into();
+    let labelled = JobSettings { notify: people.clone(), labels, ..JobSettings::default() };
+    let asks = ApprovalStep { approvers: people, quorum: 2, ..ApprovalStep::default() };
+    for submitted in [
+        parked("parked"),
+        with(scheduled, job("scheduled", [run("Say something.")])),
+        job("waits later", [wait(0), wait(3600)]),
+        job("asked", [wait(0), approval_step(asks), run("Say something.")]),
+        with(labelled, job("over", [wait(0), wait(0)])),
+        job("in hand", [wait(0), run("Say something.")]),
+    ] {
+        let answered = rig.submit(submitted).await.job.unwrap();
+        let mut found = rig.job(&answered.job_id).await;
+        // A lease may have been renewed, and a notice sent, between the two.
+        assert_eq!(found.lease_expires_at.is_some(), answered.lease_expires_at.is_some());
+        found.lease_expires_at = answered.lease_expires_at;
+        for (found, answered) in found.notices.iter_mut().zip(&answered.notices) {
+            (found.delivery, found.updated_at) = (answered.delivery, answered.updated_at);
+        }
+        assert_eq!(answered, found);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,7 +282,7 @@ async fn a_long_specification_comes_back_whole() {
     let rig = Rig::start().await;
     let long = "x".repeat((7 << 20) / 8);
     let parked = JobSettings {
-        run_at: Some(prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 }),
+        run_at: Some(Timestamp { seconds: 4_000_000_000, nanos: 0 }),
         ..JobSettings::default()
     };
     let steps = (0..4).map(|_| run(&long));

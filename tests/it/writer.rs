@@ -75,8 +75,8 @@ impl Desk {
     /// A job in the first of its two steps.
     async fn claimed(&self, job_id: &str) -> Claimed {
         match self.store.submit(self.two_steps(job_id)).await.unwrap() {
-            Stored::Claimed(claimed) => *claimed,
-            other @ (Stored::Waits | Stored::Existed) => {
+            Stored::Created(_, Some(claimed)) => *claimed,
+            other @ (Stored::Created(_, None) | Stored::Existed) => {
                 panic!("{job_id} is not in hand: {other:?}")
             }
         }
@@ -286,7 +286,7 @@ async fn an_executor_whose_lease_is_over_stores_its_result_and_begins_nothing() 
         "it does not go straight on"
     );
     let late = desk.store.submit(desk.two_steps("late")).await;
-    assert!(matches!(late, Ok(Stored::Waits)), "{late:?}");
+    assert!(matches!(late, Ok(Stored::Created(_, None))), "{late:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

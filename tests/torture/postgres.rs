@@ -49,7 +49,8 @@ impl Database {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder).unwrap();
         let data_dir = folder.join("postgres");
-        let settings = PostgresSettings { data_dir, durable: true, max_connections, options: Vec::new() };
+        let settings =
+            PostgresSettings { data_dir, durable: true, max_connections, options: Vec::new() };
         let postgres = Postgres::start(settings.clone()).await.unwrap();
         let url = postgres.url();
         let own_url = format!("{url}&application_name={OWN_NAME}");

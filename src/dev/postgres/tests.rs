@@ -27,7 +27,12 @@ impl Place {
     }
 
     fn settings(&self) -> PostgresSettings {
-        PostgresSettings { data_dir: self.0.clone(), durable: false, max_connections: 10, options: Vec::new() }
+        PostgresSettings {
+            data_dir: self.0.clone(),
+            durable: false,
+            max_connections: 10,
+            options: Vec::new(),
+        }
     }
 }
 
@@ -141,8 +146,12 @@ async fn a_killed_parent_takes_its_server_along() {
 #[ignore = "the other half of a_killed_parent_takes_its_server_along"]
 async fn the_doomed() {
     let Some(data_dir) = env::var_os(FOLDER_OF_THE_DOOMED) else { return };
-    let settings =
-        PostgresSettings { data_dir: data_dir.into(), durable: false, max_connections: 10, options: Vec::new() };
+    let settings = PostgresSettings {
+        data_dir: data_dir.into(),
+        durable: false,
+        max_connections: 10,
+        options: Vec::new(),
+    };
     let postgres = Postgres::start(settings).await.unwrap();
     println!("{}", postgres.url());
     // Ends only with its parent, whose end of the pipe closes.

@@ -9,10 +9,9 @@ use super::{REPLY_BYTES_MAX, cut, timestamp, word};
 use crate::domain::approval::mask;
 use crate::domain::event::Decision;
 use crate::domain::explain::explain;
-use crate::domain::id::JobKey;
 use crate::domain::job::{Citation, Failure};
 use crate::domain::money::{Usage, Usd};
-use crate::domain::spec::{Spec, StepSpec};
+use crate::domain::spec::StepSpec;
 use crate::rpc::proto::{self, StepStatus};
 use crate::store::job::{JobView, NoticeView, PendingApproval, Spent};
 
@@ -53,9 +52,8 @@ pub fn job(view: &JobView, bytes_max: usize) -> proto::Job {
 }
 
 /// The job that a submit would store, as if it had been: queued, with no times, since it has none.
-pub fn as_if_stored(key: &JobKey, spec: &Spec) -> proto::Job {
-    let view = JobView::as_if_stored(key.clone(), spec.clone());
-    proto::Job { created_at: None, updated_at: None, ..job(&view, REPLY_BYTES_MAX) }
+pub fn as_if_stored(view: &JobView) -> proto::Job {
+    proto::Job { created_at: None, updated_at: None, ..job(view, REPLY_BYTES_MAX) }
 }
 
 fn step_state(view: &JobView, number: i32, step: &StepSpec) -> proto::StepState {

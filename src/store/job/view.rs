@@ -1,14 +1,16 @@
 //! What a job's view tells: the same to whoever shows it, whichever door that is at.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::{DoneStep, JobView, Spent};
-use crate::domain::event::Decision;
+use super::{DoneStep, JobView, NoticeView, PendingApproval, Spent};
+use crate::domain::event::{Decision, Delivery};
 use crate::domain::id::JobKey;
 use crate::domain::job::{JobState, Status, StepStatus};
 use crate::domain::spec::{Spec, Work};
+use crate::domain::state::{Checkpoint, Transition};
 
 impl JobView {
     /// Who decided in a step that has ended.
@@ -17,7 +19,7 @@ impl JobView {
     }
 
     /// The job that a submit would store, as if it had been; its times say nothing.
-    pub fn as_if_stored(key: JobKey, spec: Spec) -> Self {
+    pub fn as_if_stored(key: JobKey, spec: Arc<Spec>) -> Self {
         Self {
             key,
             state: JobState::new(spec.step_count(), DateTime::UNIX_EPOCH),
@@ -29,6 +31,46 @@ impl JobView {
             decisions: BTreeMap::new(),
             approval: None,
             notices: Vec::new(),
+        }
+    }
+
+    /// The job as its first transition left it: what a read in the same moment would find.
+    pub(in crate::store) fn born(
+        key: JobKey,
+        spec: Arc<Spec>,
+        born: &Transition,
+        lease_expires_at: Option<DateTime<Utc>>,
+    ) -> Self {
+        let state = born.state.clone();
+        let done = born.checkpoints.iter().map(|done| (done.step, DoneStep::of(done)));
+        let approval = born.asked.as_ref().map(|(step, asked, _)| PendingApproval {
+            approval_id: asked.approval_id,
+            step: *step,
+            quorum: asked.quorum,
+            asked_at: state.updated_at,
+            decisions: Vec::new(),
+        });
+        let notices = born.notices.iter().map(|(_, kind, recipient)| NoticeView {
+            recipient: recipient.clone(),
+            kind: *kind,
+            delivery: Delivery::Pending,
+            error: None,
+            updated_at: state.updated_at,
+        });
+        let mut notices: Vec<NoticeView> = notices.collect();
+        notices.sort_by(|a, b| a.recipient.cmp(&b.recipient));
+        // Its first call is in the ledger from the moment that it is claimed.
+        let begun = Spent { calls: 1, ..Spent::default() };
+        let spent = state.attempt_id.map(|_| (state.current_step, begun));
+        Self {
+            done: done.collect(),
+            spent: spent.into_iter().collect(),
+            approval,
+            notices,
+            lease_expires_at,
+            created_at: state.updated_at,
+            state,
+            ..Self::as_if_stored(key, spec)
         }
     }
 
@@ -90,5 +132,21 @@ impl JobView {
             cost_usd: sum.cost_usd + step.cost_usd,
             unpriced_calls: sum.unpriced_calls + step.unpriced_calls,
         })
+    }
+}
+
+impl DoneStep {
+    /// A step that passed in the moment of the job's birth, which has no output.
+    fn of(done: &Checkpoint) -> Self {
+        Self {
+            revision: done.revision,
+            output: None,
+            output_cut: false,
+            citations: Vec::new(),
+            model: None,
+            stop_reason: None,
+            started_at: done.started_at,
+            finished_at: done.finished_at,
+        }
     }
 }

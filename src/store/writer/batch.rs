@@ -4,7 +4,7 @@
 //! The guard of a running job is its lease: executor, epoch and attempt, compared with the locked row;
 //! a stale one is refused, and only its lines of the ledger are written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Refusal, Transition};
 use crate::store::claim::{Claimable, Claims, claim_rows};
 use crate::store::write::{Written, write};
-use crate::store::{StoreError, ledger, read_json, submit, unless_it_panics};
+use crate::store::{StoreError, ledger, read_json, unless_it_panics};
 
 /// Operations that go together.
 #[derive(Default)]
@@ -38,24 +38,26 @@ pub(super) struct Outcome {
 pub(super) enum Fate {
     /// Somebody else has the row: it waits for the next batch.
     Locked,
-    /// Nothing moves.
-    Still(Result<Option<Box<JobState>>, StoreError>),
+    /// Nothing moves; where the job is as it was asked to be, it is in the answer.
+    Still(Result<Option<Box<Moved>>, StoreError>),
     /// The job moves, or is born.
     Moves(Box<Moved>),
 }
 
 /// A transition, and the row it starts from.
-pub(super) struct Moved {
+pub(in crate::store) struct Moved {
     from: JobState,
-    pub(super) transition: Transition,
+    pub(in crate::store) transition: Transition,
+    /// When the lease of its holder runs out, where a submit made it a running one.
+    pub(in crate::store) lease_expires_at: Option<DateTime<Utc>>,
 }
 
 /// What the transaction sees of its jobs, all of which it has locked.
 struct Seen {
     now: DateTime<Utc>,
     rows: HashMap<String, Row>,
-    /// The executor that takes the jobs which are submitted here, if its lease lives.
-    claimer: Option<ExecutorId>,
+    /// The executor that takes the jobs which are submitted here, if its lease lives, and until when it does.
+    claimer: Option<(ExecutorId, DateTime<Utc>)>,
 }
 
 struct Row {
@@ -104,16 +106,19 @@ impl Batch {
         let decided = self.ops.iter().map(decide);
         let mut fates: Vec<Fate> =
             decided.map(|fate| fate.unwrap_or_else(|error| Fate::Still(Err(error)))).collect();
-        self.give_birth(&mut tx, &mut fates).await?;
         self.write_lines(&mut tx, &fates).await?;
         let claimed = claims.iter().map(Claimable::written);
         let moved = self.ops.iter().zip(&fates).filter_map(|(op, fate)| op.written(fate));
         let written: Vec<Written<'_>> = claimed.chain(moved).collect();
-        if !written.is_empty() {
-            write(&mut tx, &written).await?;
-        }
+        let taken =
+            if written.is_empty() { HashSet::new() } else { write(&mut tx, &written).await? };
         drop(written);
         tx.commit().await?;
+        for (op, fate) in self.ops.iter().zip(&mut fates) {
+            if matches!(op.work, Work::Submit(_)) && taken.contains(op.key.job_id()) {
+                *fate = Fate::Still(Ok(None));
+            }
+        }
         let claimed = claims.into_iter().map(Claimable::into_claimed).collect();
         Ok(Outcome { fates, claims: Claims { claimed, saw_all } })
     }
@@ -139,8 +144,8 @@ impl Batch {
             )
             -- One row at least, which tells the time.
             select longhaul.now() as "now!", l.job_id as "job_id?", l.state, l.holder_lives,
-              exists (select from longhaul.executor e
-                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as "claimer_lives!"
+              (select e.lease_expires_at from longhaul.executor e
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
             from (select) one left join locked l on true"#,
             &shards,
             &job_ids,
@@ -150,7 +155,7 @@ impl Batch {
         .await?;
         let first = found.first().ok_or(StoreError::Unavailable(sqlx::Error::RowNotFound))?;
         let now = first.now;
-        let claimer = self.claimer().filter(|_| first.claimer_lives);
+        let claimer = self.claimer().zip(first.claimer_lives_until);
         let rows = found.into_iter().filter_map(|row| {
             let holder_lives = row.holder_lives.unwrap_or(false);
             Some((row.job_id?, Row { state: row.state?, holder_lives }))
@@ -164,35 +169,6 @@ impl Batch {
             Work::Submit(birth) => birth.claimer,
             Work::Move { .. } | Work::Call { .. } | Work::Ledger => None,
         })
-    }
-
-    /// Stores the jobs that are submitted; where an id is taken, nothing moves.
-    async fn give_birth(
-        &self,
-        tx: &mut PgConnection,
-        fates: &mut [Fate],
-    ) -> Result<(), StoreError> {
-        let born = self.ops.iter().zip(&*fates).filter_map(|(op, fate)| match (&op.work, fate) {
-            (Work::Submit(birth), Fate::Moves(moved)) => Some((&**birth, &moved.transition.state)),
-            (
-                Work::Submit(_) | Work::Move { .. } | Work::Call { .. } | Work::Ledger,
-                Fate::Moves(_) | Fate::Still(_) | Fate::Locked,
-            ) => None,
-        });
-        let mut born: Vec<_> = born.collect();
-        if born.is_empty() {
-            return Ok(());
-        }
-        // Two servers that store the same ids wait for each other in one order.
-        born.sort_by_key(|(birth, _)| &birth.key);
-        let stored = submit::insert_jobs(tx, &born).await?;
-        for (op, fate) in self.ops.iter().zip(fates) {
-            let is_taken = |op: &Op| !stored.iter().any(|job_id| job_id == op.key.job_id());
-            if matches!(op.work, Work::Submit(_)) && is_taken(op) {
-                *fate = Fate::Still(Ok(None));
-            }
-        }
-        Ok(())
     }
 
     async fn write_lines(&self, tx: &mut PgConnection, fates: &[Fate]) -> Result<(), StoreError> {
@@ -215,7 +191,9 @@ impl Op {
         let Fate::Moves(moved) = fate else { return None };
         let written = Written::new(&self.key, &moved.from, &moved.transition);
         match &self.work {
-            Work::Submit(birth) => Some(written.born().beginning(&moved.from, &birth.spec)),
+            Work::Submit(birth) => {
+                Some(written.born(birth.row()).beginning(&moved.from, &birth.spec))
+            }
             Work::Move { spec, .. } => Some(written.beginning(&moved.from, spec)),
             Work::Call { .. } | Work::Ledger => None,
         }
@@ -226,8 +204,11 @@ fn decide(op: &Op, seen: &Seen) -> Fate {
     match &op.work {
         Work::Ledger => Fate::Still(Ok(None)),
         Work::Submit(birth) => {
-            let (from, transition) = birth.transition(seen.now, seen.claimer);
-            Fate::Moves(Box::new(Moved { from, transition }))
+            let claimer = seen.claimer.map(|(executor_id, _)| executor_id);
+            let (from, transition) = birth.transition(seen.now, claimer);
+            let lives_until = seen.claimer.map(|(_, lives_until)| lives_until);
+            let lease_expires_at = lives_until.filter(|_| transition.state.executor_id.is_some());
+            Fate::Moves(Box::new(Moved { from, transition, lease_expires_at }))
         }
         Work::Move { spec, action } => seen.decide_locked(op, |from, holder_lives| {
             move_held(from, spec, hold_back(action, holder_lives), seen.now)
@@ -252,8 +233,13 @@ impl Seen {
 
 fn move_held(from: JobState, spec: &Spec, action: Action, now: DateTime<Utc>) -> Fate {
     match state::next(&from, spec, action, "executor", now) {
-        Ok(Some(transition)) => Fate::Moves(Box::new(Moved { from, transition })),
-        Ok(None) => Fate::Still(Ok(Some(Box::new(from)))),
+        Ok(Some(transition)) => {
+            Fate::Moves(Box::new(Moved { from, transition, lease_expires_at: None }))
+        }
+        Ok(None) => {
+            let transition = Transition::still(from.clone());
+            Fate::Still(Ok(Some(Box::new(Moved { from, transition, lease_expires_at: None }))))
+        }
         Err(refusal) => Fate::Still(Err(refusal.into())),
     }
 }

@@ -49,7 +49,12 @@ impl Cluster {
         let folder = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let data_dir = folder.join("postgres");
-        let settings = PostgresSettings { data_dir, durable: false, max_connections: 400, options: Vec::new() };
+        let settings = PostgresSettings {
+            data_dir,
+            durable: false,
+            max_connections: 400,
+            options: Vec::new(),
+        };
         let postgres = Postgres::start(settings).await.unwrap();
         let sweeper = start_sweeper(&folder).unwrap();
         let cluster = Self { postgres, folder, next: AtomicU32::new(0), _sweeper: sweeper };

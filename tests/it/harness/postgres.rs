@@ -85,6 +85,7 @@ impl OwnPostgres {
 }
 
 async fn run(data_dir: PathBuf) -> Postgres {
-    let settings = PostgresSettings { data_dir, durable: true, max_connections: 100, options: Vec::new() };
+    let settings =
+        PostgresSettings { data_dir, durable: true, max_connections: 100, options: Vec::new() };
     Postgres::start(settings).await.unwrap()
 }

@@ -1,6 +1,7 @@
 //! What of a job is shown, how, and how much of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use StepStatus::{Active, Done, Failed, Pending};
 use chrono::DateTime;
@@ -9,9 +10,9 @@ use uuid::Uuid;
 use super::*;
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::event::{Delivery, NoticeKind};
-use crate::domain::id::ApprovalId;
+use crate::domain::id::{ApprovalId, JobKey};
 use crate::domain::job::{JobState, Status};
-use crate::domain::spec::{ApprovalSpec, RunSpec, Work};
+use crate::domain::spec::{ApprovalSpec, RunSpec, Spec, Work};
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
 use crate::store::job::DoneStep;
 
@@ -57,7 +58,7 @@ fn view(steps: Vec<StepSpec>, status: Status, current_step: i32) -> JobView {
         run_at: None,
     };
     let state = JobState { status, current_step, ..JobState::new(spec.step_count(), NOW) };
-    let view = JobView::as_if_stored(JobKey::new("job-1"), spec);
+    let view = JobView::as_if_stored(JobKey::new("job-1"), Arc::new(spec));
     JobView { state, lease_expires_at: Some(NOW), ..view }
 }
 
@@ -205,8 +206,7 @@ fn where_a_specification_leaves_no_room_nothing_long_is_shown() {
 
 #[test]
 fn a_job_that_is_only_checked_is_queued_and_has_no_times() {
-    let shown =
-        as_if_stored(&JobKey::new("job-1"), &view(vec![run_step()], Status::Queued, 1).spec);
+    let shown = as_if_stored(&view(vec![run_step()], Status::Queued, 1));
     assert_eq!((shown.status(), shown.step_count), (proto::JobStatus::Queued, 1));
     assert_eq!((shown.created_at, shown.updated_at, shown.current_step), (None, None, 0));
 }
