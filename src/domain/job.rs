@@ -276,6 +276,12 @@ impl JobState {
         }
     }
 
+    /// The right to move it that its holder has, while it runs.
+    pub fn lease(&self) -> Option<Lease> {
+        let (executor_id, attempt_id) = self.executor_id.zip(self.attempt_id)?;
+        Some(Lease { executor_id, epoch: self.epoch, attempt_id })
+    }
+
     /// Whether this lease is the one that may move the job.
     pub fn is_held_by(&self, lease: &Lease) -> bool {
         // This is the fence. The torture tests build without it, to see that they notice.

@@ -149,6 +149,23 @@ impl Transition {
     }
 }
 
+impl Transition {
+    /// The same, and at once an executor that has room takes the job, if it waits for nothing else.
+    ///
+    /// One on its last attempt is left to the queue, where an executor is given no two of these.
+    #[must_use]
+    pub fn claimed_by(self, executor_id: ExecutorId, spec: &Spec, now: DateTime<Utc>) -> Self {
+        if !self.state.is_claimable() || self.state.is_on_last_attempt(spec.max_attempts) {
+            return self;
+        }
+        let action = Action::Claim { executor_id, attempt_id: AttemptId::new() };
+        match next(&self.state, spec, action, "executor", now) {
+            Ok(Some(claimed)) => self.followed_by(claimed),
+            Ok(None) | Err(_) => self,
+        }
+    }
+}
+
 /// The stored result of a finished step.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Caller, Engine, EngineError};
+use super::place::{self, Place};
+use super::{Caller, Engine, EngineError, to_its_end};
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
 use crate::domain::submission::fingerprint;
@@ -53,12 +54,8 @@ impl Engine {
         check(&command, request_id.as_deref())?;
         // To its end also when the client has gone: whoever waits for the change is to be woken.
         let (engine, key) = (self.clone(), key.clone());
-        let acting =
-            tokio::spawn(async move { engine.act(&key, command, caller, request_id).await });
-        match acting.await {
-            Ok(acted) => Ok(acted?),
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-        }
+        let act = async move { engine.act(&key, command, caller, request_id).await };
+        Ok(to_its_end(act).await?)
     }
 
     async fn act(
@@ -71,12 +68,16 @@ impl Engine {
         let store = &self.store;
         let request = request_id.and_then(|request_id| command.request(request_id));
         let request = request.as_ref();
+        let place = command.may_need_an_executor().then(|| self.executor.find_place()).flatten();
+        let claimer = place.as_ref().map(Place::executor_id);
         let acted = match command {
             Command::Status => return Ok(false),
             Command::Pause { now } => store.pause(key, now, "client", request).await,
-            Command::Resume => store.resume(key, "client", request).await,
+            Command::Resume => store.resume(key, "client", request, claimer).await,
             Command::Cancel { comment } => store.cancel(key, &comment, "client", request).await,
-            Command::Retry { from_step } => store.retry(key, from_step, "client", request).await,
+            Command::Retry { from_step } => {
+                store.retry(key, from_step, "client", request, claimer).await
+            }
             Command::Decide { approval_id, verdict, comment, on_behalf_of } => {
                 let door = match caller {
                     Caller::Grpc => Door::Grpc,
@@ -84,11 +85,23 @@ impl Engine {
                 };
                 let voter = on_behalf_of.unwrap_or_else(|| "client".to_owned());
                 let vote = Vote { approval_id, verdict, voter, door, comment };
-                store.decide(key, &vote, request).await
+                store.decide(key, &vote, request, claimer).await
             }
         };
-        let Acted { changed, .. } = acted?;
-        Ok(changed)
+        Ok(place::take(place, acted?).changed)
+    }
+
+    /// Takes the decision of a person with a link; where the job goes on, it may do so here at once.
+    pub async fn decide(&self, key: &JobKey, vote: Vote) -> Result<Acted, StoreError> {
+        let (engine, key) = (self.clone(), key.clone());
+        // To its end also when the browser has gone: what was claimed for a place must come into it.
+        to_its_end(async move {
+            let place = engine.executor.find_place();
+            let claimer = place.as_ref().map(Place::executor_id);
+            let acted = engine.store.decide(&key, &vote, None, claimer).await?;
+            Ok(place::take(place, acted))
+        })
+        .await
     }
 
     /// The job as it is; with a wait, as it is when it stands still or has ended, or when the wait is over.
@@ -114,6 +127,14 @@ impl Engine {
 }
 
 impl Command {
+    /// Whether the job may be an executor's after it.
+    fn may_need_an_executor(&self) -> bool {
+        match self {
+            Self::Resume | Self::Retry { .. } | Self::Decide { .. } => true,
+            Self::Status | Self::Pause { .. } | Self::Cancel { .. } => false,
+        }
+    }
+
     /// What is asked, in the form in which it is compared; looking is the same every time.
     ///
     /// The door is no part of it: a client may repeat through the other one.

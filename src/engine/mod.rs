@@ -96,6 +96,14 @@ impl Caller {
     }
 }
 
+/// Does something to its end also when whoever asked for it has gone.
+async fn to_its_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
+
 impl Engine {
     /// An engine over a store and a model; what is submitted to it goes straight to this executor while that has room.
     pub fn new(store: Store, model: Model, executor: Executor, settings: EngineSettings) -> Self {

@@ -1,4 +1,4 @@
-//! Places: room for a job that is being submitted, so that its submit is a claim as well.
+//! Places: room for a job that is being submitted or let go on, so that this is a claim as well.
 //!
 //! There is one only while a slot is free and nothing is known to wait for it: whoever came first goes first.
 //! A place keeps the search for unheld jobs away, and a stop waiting, until its job is in hand or was not made.
@@ -11,8 +11,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::executor::Executor;
 use crate::domain::id::ExecutorId;
 use crate::store::claim::Claimed;
+use crate::store::transition::Acted;
 
-/// Room for one job that is being submitted.
+/// Room for one job that is about to need an executor.
 pub struct Place {
     executor: Executor,
     executor_id: ExecutorId,
@@ -35,8 +36,16 @@ impl Place {
     }
 }
 
+/// Takes what was claimed by an action in hand.
+pub(super) fn take(place: Option<Place>, mut acted: Acted) -> Acted {
+    if let Some((place, claimed)) = place.zip(acted.claimed.take()) {
+        place.take(*claimed);
+    }
+    acted
+}
+
 impl Executor {
-    /// A place for a job that is about to be submitted here, if there is room and nothing is known to wait before it.
+    /// A place for a job that is about to need an executor, if there is room and nothing is known to wait before it.
     pub fn find_place(&self) -> Option<Place> {
         // First, so that a stop that comes after the question waits for the place.
         let draining = self.inner.running.token();

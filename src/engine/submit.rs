@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::place::Place;
-use super::{Caller, Engine, EngineError};
+use super::{Caller, Engine, EngineError, to_its_end};
 use crate::domain::id::{JobKey, new_job_id};
 use crate::domain::language::is_spoken;
 use crate::domain::spec::{Defaults, Spec, Work};
@@ -65,7 +65,7 @@ impl Engine {
         let (store, place) = (self.store.clone(), self.executor.find_place());
         let claimer = place.as_ref().map(Place::executor_id);
         // To its end also when the client has gone: what was claimed for a place must come into it.
-        let storing = tokio::spawn(async move {
+        to_its_end(async move {
             match store.submit(NewJob { claimer, ..job }).await? {
                 Stored::Created(view, claimed) => {
                     if let Some((place, claimed)) = place.zip(claimed) {
@@ -75,11 +75,8 @@ impl Engine {
                 }
                 Stored::Existed => Ok(None),
             }
-        });
-        match storing.await {
-            Ok(stored) => stored,
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-        }
+        })
+        .await
     }
 
     fn warnings(&self, spec: &Spec) -> Vec<String> {

@@ -8,12 +8,12 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::control::{Request, find_answer};
-use super::transition::{Acted, lock, read_spec};
+use super::transition::{Acted, lock};
 use super::{Store, StoreError, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
 use crate::domain::decide::meant_approval;
 use crate::domain::event::Decision;
-use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::id::{ApprovalId, ExecutorId, JobKey};
 use crate::domain::job::{JobState, Status};
 use crate::domain::money::Usd;
 use crate::domain::spec::Spec;
@@ -70,14 +70,15 @@ pub struct LinkedApproval {
 }
 
 impl Store {
-    /// Takes a decision, whichever door it comes through.
+    /// Takes a decision, whichever door it comes through; the job goes on in the hands of the claimer if there is one.
     pub async fn decide(
         &self,
         key: &JobKey,
         vote: &Vote,
         request: Option<&Request>,
+        claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        retried(|| self.decide_once(key, vote, request)).await
+        retried(|| self.decide_once(key, vote, request, claimer)).await
     }
 
     async fn decide_once(
@@ -85,21 +86,21 @@ impl Store {
         key: &JobKey,
         vote: &Vote,
         request: Option<&Request>,
+        claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, key).await?;
+        let locked = lock(&mut tx, key, claimer).await?;
         if let Some(changed) = find_answer(&mut tx, key, request).await? {
-            return Ok(Acted { state: locked.state, changed });
+            return Ok(Acted::before(locked.state, changed));
         }
         let meant = match meant_approval(&locked.state, vote.approval_id) {
             Ok(meant) => meant,
             Err(refusal) => {
-                return self.commit(tx, key, locked.state, Err(refusal), request).await;
+                return self.commit(tx, key, locked, Err(refusal), request).await;
             }
         };
         let (approval_id, status) = read_approval(&mut tx, key, meant).await?;
         let votes = read_decisions(&mut tx, key, approval_id).await?;
-        let spec = read_spec(&mut tx, key).await?;
         let ballot = Ballot {
             approval_id,
             status,
@@ -110,8 +111,8 @@ impl Store {
             comment: vote.comment.clone(),
         };
         let action = Action::Vote(ballot);
-        let decided = state::next(&locked.state, &spec, action, &vote.voter, locked.now);
-        self.commit(tx, key, locked.state, decided, request).await
+        let decided = state::next(&locked.state, &locked.spec, action, &vote.voter, locked.now);
+        self.commit(tx, key, locked, decided, request).await
     }
 
     /// The approval behind a link, if the token opens one.

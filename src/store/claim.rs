@@ -114,7 +114,7 @@ impl Store {
     /// Gives back a job whose claim is not known to its executor, uncounted.
     pub async fn release_unheld(&self, held: &Held) -> Result<(), StoreError> {
         let action = Action::Release { lease: held.lease };
-        self.act(&held.key, None, &action, "executor").await.map(|_| ())
+        self.act(&held.key, &action, "executor").await.map(|_| ())
     }
 
     /// Counts the attempt as lost, where nothing else can be stored of it.

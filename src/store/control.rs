@@ -7,9 +7,9 @@
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::transition::{Acted, lock, read_spec};
+use super::transition::{Acted, lock};
 use super::{Store, StoreError, read_json, retried};
-use crate::domain::id::JobKey;
+use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::state::{self, Action, Refusal, Transition};
 
 /// An action as a client asked for it under an id of its own: the same id gets the same answer.
@@ -32,17 +32,18 @@ impl Store {
         actor: &str,
         request: Option<&Request>,
     ) -> Result<Acted, StoreError> {
-        self.control(key, &Action::Pause { now }, actor, request).await
+        self.control(key, &Action::Pause { now }, actor, request, None).await
     }
 
-    /// Lets a paused job go on.
+    /// Lets a paused job go on, in the hands of the claimer if there is one.
     pub async fn resume(
         &self,
         key: &JobKey,
         actor: &str,
         request: Option<&Request>,
+        claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        self.control(key, &Action::Resume, actor, request).await
+        self.control(key, &Action::Resume, actor, request, claimer).await
     }
 
     /// Ends the job.
@@ -54,18 +55,19 @@ impl Store {
         request: Option<&Request>,
     ) -> Result<Acted, StoreError> {
         let comment = comment.to_owned();
-        self.control(key, &Action::Cancel { comment }, actor, request).await
+        self.control(key, &Action::Cancel { comment }, actor, request, None).await
     }
 
-    /// Begins the job again.
+    /// Begins the job again, in the hands of the claimer if there is one.
     pub async fn retry(
         &self,
         key: &JobKey,
         from_step: Option<i32>,
         actor: &str,
         request: Option<&Request>,
+        claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        self.control(key, &Action::Retry { from_step }, actor, request).await
+        self.control(key, &Action::Retry { from_step }, actor, request, claimer).await
     }
 
     async fn control(
@@ -74,8 +76,9 @@ impl Store {
         action: &Action,
         actor: &str,
         request: Option<&Request>,
+        claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        retried(|| self.control_once(key, action.clone(), actor, request)).await
+        retried(|| self.control_once(key, action.clone(), actor, request, claimer)).await
     }
 
     async fn control_once(
@@ -84,15 +87,15 @@ impl Store {
         action: Action,
         actor: &str,
         request: Option<&Request>,
+        claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, key).await?;
+        let locked = lock(&mut tx, key, claimer).await?;
         if let Some(changed) = find_answer(&mut tx, key, request).await? {
-            return Ok(Acted { state: locked.state, changed });
+            return Ok(Acted::before(locked.state, changed));
         }
-        let spec = read_spec(&mut tx, key).await?;
-        let decided = state::next(&locked.state, &spec, action, actor, locked.now);
-        self.commit(tx, key, locked.state, decided, request).await
+        let decided = state::next(&locked.state, &locked.spec, action, actor, locked.now);
+        self.commit(tx, key, locked, decided, request).await
     }
 }
 

@@ -207,7 +207,7 @@ impl Store {
         };
         let mut tx = self.pool.begin().await?;
         // Whatever overtakes a notice holds this lock, so it is either seen below or sees what is written here.
-        lock(&mut tx, &notice.key).await?;
+        lock(&mut tx, &notice.key, None).await?;
         let delivery = sqlx::query_scalar!(
             "-- record_notice
             update longhaul.outbox o set

@@ -16,10 +16,10 @@ use super::job::JobView;
 use super::write::{bytea, encode};
 use super::writer::{Moved, Work};
 use super::{Store, StoreError, bounded};
-use crate::domain::id::{AttemptId, ExecutorId, JobKey};
-use crate::domain::job::{JobState, Lease};
+use crate::domain::id::{ExecutorId, JobKey};
+use crate::domain::job::JobState;
 use crate::domain::spec::{self, Spec};
-use crate::domain::state::{self, Action, Transition};
+use crate::domain::state::{self, Transition};
 use crate::domain::submission::{find_difference, fingerprint};
 
 /// A job to be stored: what was sent, and what became of it.
@@ -115,10 +115,8 @@ impl NewJob {
         let Moved { transition, lease_expires_at, .. } = moved;
         let view = JobView::born(key.clone(), Arc::clone(&spec), &transition, lease_expires_at);
         let state = transition.state;
-        let claimed = state.executor_id.zip(state.attempt_id).map(|(executor_id, attempt_id)| {
-            let lease = Lease { executor_id, epoch: state.epoch, attempt_id };
-            Box::new(Claimed { key, lease, state, spec, traceparent })
-        });
+        let claimed =
+            state.lease().map(|lease| Box::new(Claimed { key, lease, state, spec, traceparent }));
         Stored::Created(Box::new(view), claimed)
     }
 }
@@ -132,14 +130,9 @@ impl Birth {
     ) -> (JobState, Transition) {
         let before = JobState::new(self.spec.step_count(), now);
         let born = state::submit(&self.spec, self.actor, now);
-        let Some(executor_id) = claimer.filter(|_| self.claimer == claimer) else {
-            return (before, born);
-        };
-        let action = Action::Claim { executor_id, attempt_id: AttemptId::new() };
-        match state::next(&born.state, &self.spec, action, "executor", now) {
-            Ok(Some(claimed)) => (before, born.followed_by(claimed)),
-            // It waits for something else than an executor.
-            Ok(None) | Err(_) => (before, born),
+        match claimer.filter(|_| self.claimer == claimer) {
+            Some(executor_id) => (before, born.claimed_by(executor_id, &self.spec, now)),
+            None => (before, born),
         }
     }
 

@@ -125,7 +125,7 @@ impl Store {
         );
         let mut moved = 0;
         for one in moves {
-            match self.act(&one.key, None, &one.action, "sweeper").await {
+            match self.act(&one.key, &one.action, "sweeper").await {
                 Ok(acted) => moved += usize::from(acted.changed),
                 Err(error) => self.give_up(&one, &error).await,
             }

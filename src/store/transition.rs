@@ -3,14 +3,17 @@
 //! What people do to a job, and what a sweep does to a single one, is one transaction here;
 //! what executors do goes through the writer, which folds the moves of many jobs into one.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgTransaction};
 
+use super::claim::Claimed;
 use super::control::{Request, keep_answer};
 use super::wake::Woken;
 use super::write::{Written, write};
 use super::{Store, StoreError, check_version, read_json, retried};
-use crate::domain::id::JobKey;
+use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Refusal, Transition};
@@ -18,7 +21,11 @@ use crate::domain::state::{self, Action, Refusal, Transition};
 /// A job whose row is locked by the transaction at hand.
 pub(super) struct Locked {
     pub(super) state: JobState,
+    pub(super) spec: Arc<Spec>,
     pub(super) now: DateTime<Utc>,
+    traceparent: Option<String>,
+    /// Who takes the job if it becomes claimable: the executor of this process, if it has room and its lease lives.
+    claimer: Option<ExecutorId>,
 }
 
 /// What became of an action.
@@ -28,46 +35,48 @@ pub struct Acted {
     pub state: JobState,
     /// Whether it changed anything.
     pub changed: bool,
+    /// The job in the hands of the executor that had room for it.
+    pub claimed: Option<Box<Claimed>>,
+}
+
+impl Acted {
+    /// Nothing changed.
+    pub(super) fn before(state: JobState, changed: bool) -> Self {
+        Self { state, changed, claimed: None }
+    }
 }
 
 impl Store {
-    /// Does an action to a job, or says why not; the specification is read where the caller has none at hand.
+    /// Does an action to a job, or says why not.
     pub(super) async fn act(
         &self,
         key: &JobKey,
-        spec: Option<&Spec>,
         action: &Action,
         actor: &str,
     ) -> Result<Acted, StoreError> {
-        retried(|| self.act_once(key, spec, action.clone(), actor)).await
+        retried(|| self.act_once(key, action.clone(), actor)).await
     }
 
     async fn act_once(
         &self,
         key: &JobKey,
-        spec: Option<&Spec>,
         action: Action,
         actor: &str,
     ) -> Result<Acted, StoreError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, key).await?;
-        let read;
-        let spec = if let Some(spec) = spec {
-            spec
-        } else {
-            read = read_spec(&mut tx, key).await?;
-            &read
-        };
-        let decided = state::next(&locked.state, spec, action, actor, locked.now);
-        self.commit(tx, key, locked.state, decided, None).await
+        let locked = lock(&mut tx, key, None).await?;
+        let decided = state::next(&locked.state, &locked.spec, action, actor, locked.now);
+        self.commit(tx, key, locked, decided, None).await
     }
 
     /// Writes what was decided about a locked job, and the answer if its request has an id; commits, wakes.
+    ///
+    /// Where that makes the job claimable and there is room for it here, it is claimed with the same commit.
     pub(super) async fn commit(
         &self,
         mut tx: PgTransaction<'_>,
         key: &JobKey,
-        from: JobState,
+        locked: Locked,
         decided: Result<Option<Transition>, Refusal>,
         request: Option<&Request>,
     ) -> Result<Acted, StoreError> {
@@ -78,17 +87,28 @@ impl Store {
             Ok(Some(transition)) => transition,
             Ok(None) => {
                 tx.commit().await?;
-                return Ok(Acted { state: from, changed: false });
+                return Ok(Acted::before(locked.state, false));
             }
             Err(refusal) => {
                 tx.commit().await?;
                 return Err(refusal.into());
             }
         };
-        write(&mut tx, &[Written::new(key, &from, &transition)]).await?;
+        let Locked { state: from, spec, now, traceparent, claimer } = locked;
+        let transition = match claimer {
+            Some(executor_id) => transition.claimed_by(executor_id, &spec, now),
+            None => transition,
+        };
+        write(&mut tx, &[Written::new(key, &from, &transition).beginning(&from, &spec)]).await?;
         tx.commit().await?;
         self.wake.job_changed(key, woken(&transition));
-        Ok(Acted { state: transition.state, changed: true })
+        let state = transition.state;
+        let lease = if from.executor_id.is_none() { state.lease() } else { None };
+        let claimed = lease.map(|lease| {
+            let (key, state) = (key.clone(), state.clone());
+            Box::new(Claimed { key, lease, state, spec, traceparent })
+        });
+        Ok(Acted { state, changed: true, claimed })
     }
 }
 
@@ -97,22 +117,36 @@ pub(super) fn woken(transition: &Transition) -> Woken {
     Woken { work: transition.state.is_claimable(), notices: !transition.notices.is_empty() }
 }
 
-/// Locks a job's row and reads it as it is after the wait.
-pub(super) async fn lock(tx: &mut PgConnection, key: &JobKey) -> Result<Locked, StoreError> {
+/// Locks a job's row and reads it as it is after the wait, with its specification, which never changes.
+pub(super) async fn lock(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    claimer: Option<ExecutorId>,
+) -> Result<Locked, StoreError> {
     let row = sqlx::query!(
         r#"-- lock_job
-        select to_jsonb(j) as "state!", j.spec_version, longhaul.now() as "now!"
-        from longhaul.job j
+        select to_jsonb(j) as "state!", j.spec_version, s.spec, s.traceparent, longhaul.now() as "now!",
+          -- An executor whose lease is over begins nothing.
+          exists (select from longhaul.executor e
+            where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as "claimer_lives!"
+        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
         where j.shard = $1 and j.job_id = $2
-        for update"#,
+        for update of j"#,
         key.shard(),
         key.job_id(),
+        claimer.map(|executor_id| executor_id.0),
     )
     .fetch_optional(tx)
     .await?
     .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
     check_version(key, row.spec_version)?;
-    Ok(Locked { state: read_json("job", row.state)?, now: row.now })
+    Ok(Locked {
+        state: read_json("job", row.state)?,
+        spec: Arc::new(read_json("job_spec", row.spec)?),
+        now: row.now,
+        traceparent: row.traceparent,
+        claimer: claimer.filter(|_| row.claimer_lives),
+    })
 }
 
 /// Reads a job's specification, which never changes.

@@ -68,7 +68,7 @@ pub(super) async fn decide(
     let body = body.map_err(|rejection| Fault::unread(&rejection))?;
     let link = open(&engine, &token).await?;
     let vote = read_vote(&body, &link)?;
-    match engine.store().decide(&link.key, &vote, None).await {
+    match engine.decide(&link.key, vote).await {
         // The same decision again is as good as the first.
         Ok(_) => Ok(lead_back(&token)),
         Err(StoreError::Refused(

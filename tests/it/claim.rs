@@ -2,7 +2,7 @@
 
 use longhaul::rpc::proto::{EventKind, JobSettings, JobStatus};
 
-use crate::harness::{Rig, cancel, job, run, wait, with};
+use crate::harness::{Rig, approval, approve, cancel, job, pause, resume, run, wait, with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_works_on_as_many_steps_as_it_has_slots() {
@@ -82,4 +82,53 @@ async fn a_job_that_cannot_be_read_stops_nobody_but_itself() {
     rig.settled_as("good", JobStatus::Completed).await;
     rig.settled_as("first", JobStatus::Completed).await;
     assert!(rig.sandbox.requests("Never").await.is_empty());
+}
+
+/// Whether an event of the job was written by the same commit as the one after it.
+async fn is_followed_at_once(rig: &Rig, job_id: &str, sequence: i32) -> bool {
+    let commits = "select count(distinct e.xmin::text) from longhaul.event e
+        where e.job_id = $1 and e.sequence in ($2, $2 + 1)";
+    let commits: i64 = sqlx::query_scalar(commits)
+        .bind(job_id)
+        .bind(sequence)
+        .fetch_one(&rig.db.pool)
+        .await
+        .unwrap();
+    commits == 1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lets_a_job_go_on_is_a_claim_as_well_where_there_is_room() {
+    let rig = Rig::start().await;
+    let (mut decided, mut resumed) = (0, 0);
+    // Not each time: whatever else is done at that moment may have woken the executor.
+    for number in 0..10 {
+        let job_id = format!("approved-{number}");
+        rig.submit(job(&job_id, [approval("Good?"), run("Go on.")])).await;
+        assert!(rig.control(&job_id, approve()).await);
+        let started = rig.event(&job_id, EventKind::StepStarted).await.sequence;
+        decided += i32::from(is_followed_at_once(&rig, &job_id, started - 1).await);
+        let job_id = format!("resumed-{number}");
+        rig.submit(job(&job_id, [approval("Good?"), run("Go on.")])).await;
+        assert!(rig.control(&job_id, pause()).await);
+        assert!(rig.control(&job_id, approve()).await);
+        assert!(rig.control(&job_id, resume()).await);
+        let started = rig.event(&job_id, EventKind::StepStarted).await.sequence;
+        resumed += i32::from(is_followed_at_once(&rig, &job_id, started - 1).await);
+        rig.settled_as(&job_id, JobStatus::Completed).await;
+    }
+    assert!(decided > 0 && resumed > 0, "{decided} decisions and {resumed} resumes were claims");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_room_what_is_let_go_on_waits_its_turn() {
+    let rig = Rig::start_with(&[("LONGHAUL_SLOTS", "1")]).await;
+    rig.sandbox.hold("Hold").await;
+    rig.submit(job("holder", [run("Hold the slot.")])).await;
+    rig.sandbox.wait_for("Hold", "held", 1).await;
+    rig.submit(job("approved", [approval("Good?"), run("Go on.")])).await;
+    assert!(rig.control("approved", approve()).await);
+    assert_eq!(rig.job("approved").await.status(), JobStatus::Queued);
+    rig.sandbox.mend().await;
+    rig.settled_as("approved", JobStatus::Completed).await;
 }

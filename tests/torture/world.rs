@@ -12,7 +12,7 @@ use super::fleet::Fleet;
 use super::postgres::Database;
 use super::tally::Tally;
 use super::{check, evidence};
-use crate::harness::http_client;
+use crate::harness::{self, http_client};
 
 /// More than any run makes: the checker needs the journals whole.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -167,17 +167,7 @@ impl World {
 
     /// Moves the clock of everybody forward, and every lease with it.
     pub async fn shift_clock(&self, seconds: f64) {
-        let shift = sqlx::query(
-            "with shifted as (
-               insert into longhaul.setting (name, value)
-               values ('clock_shift', make_interval(secs => $1)::text)
-               on conflict (name) do update
-               set value = (setting.value::interval + excluded.value::interval)::text
-             )
-             update longhaul.executor
-             set lease_expires_at = lease_expires_at + make_interval(secs => $1)",
-        );
-        shift.bind(seconds).execute(&self.db.pool).await.unwrap();
+        harness::Database::shift_clock_of(&self.db.pool, seconds).await;
         self.tally.add("clock shifts");
     }
 

@@ -111,6 +111,11 @@ impl Database {
     ///
     /// Leases move with it in the same statement, or every server would be dead at once.
     pub async fn shift_clock(&self, seconds: i32) {
+        Self::shift_clock_of(&self.pool, f64::from(seconds)).await;
+    }
+
+    /// The same, of whichever database.
+    pub async fn shift_clock_of(pool: &PgPool, seconds: f64) {
         let shift = sqlx::query(
             "with shifted as (
                insert into longhaul.setting (name, value)
@@ -121,7 +126,7 @@ impl Database {
              update longhaul.executor
              set lease_expires_at = lease_expires_at + make_interval(secs => $1)",
         );
-        shift.bind(f64::from(seconds)).execute(&self.pool).await.unwrap();
+        shift.bind(seconds).execute(pool).await.unwrap();
     }
 
     /// Moves the clock forward and lets every lease run out, as if all servers had slept.
