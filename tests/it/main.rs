@@ -79,6 +79,8 @@ mod trace;
 
 mod metric;
 
+mod cost;
+
 mod figure;
 
 mod demo;

@@ -30,15 +30,22 @@ pub struct OwnPostgres {
     /// Where it is, also while it is stopped.
     pub url: String,
     data_dir: PathBuf,
+    options: Vec<String>,
     running: Option<Postgres>,
 }
 
 impl OwnPostgres {
     /// Makes one and starts it.
     pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with further settings, as `name=value`.
+    pub async fn start_with(options: &[&str]) -> Self {
         let data_dir = Cluster::get().await.file("postgres");
-        let postgres = run(data_dir.clone()).await;
-        Self { url: postgres.url(), data_dir, running: Some(postgres) }
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let postgres = run(data_dir.clone(), options.clone()).await;
+        Self { url: postgres.url(), data_dir, options, running: Some(postgres) }
     }
 
     /// Stops it, and returns when all of its processes are gone.
@@ -80,12 +87,12 @@ impl OwnPostgres {
     /// Starts it again where it was.
     pub async fn start_again(&mut self) {
         assert!(self.running.is_none(), "it is running");
-        self.running = Some(run(self.data_dir.clone()).await);
+        self.running = Some(run(self.data_dir.clone(), self.options.clone()).await);
     }
 }
 
-async fn run(data_dir: PathBuf) -> Postgres {
+async fn run(data_dir: PathBuf, options: Vec<String>) -> Postgres {
     let settings =
-        PostgresSettings { data_dir, durable: true, max_connections: 100, options: Vec::new() };
+        PostgresSettings { data_dir, durable: true, max_connections: 100, options };
     Postgres::start(settings).await.unwrap()
 }

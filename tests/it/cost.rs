@@ -1,0 +1,110 @@
+//! What a job costs Postgres: statements, commits and bytes of write-ahead log, which do not depend on the machine.
+//!
+//! A change that makes a job dearer fails here, and says by how much; `scripts/bench` tells what that means in time.
+//! The Postgres is the test's own, since others would be counted with it, and nothing runs in it but these jobs.
+
+use futures::future::join_all;
+use longhaul::rpc::proto::JobStatus;
+
+use crate::harness::{OwnPostgres, Rig, job, run, wait};
+
+/// What so many jobs took in all.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// Transactions that wrote.
+    commits: i64,
+    /// Statements, with `begin` and `commit`.
+    statements: i64,
+    /// Bytes of write-ahead log.
+    wal_bytes: i64,
+}
+
+/// A server on a Postgres that counts.
+struct Scales {
+    _postgres: OwnPostgres,
+    rig: Rig,
+}
+
+impl Scales {
+    async fn set_up() -> Self {
+        // Whole pages go into the log by chance of time; rows do not.
+        let options = ["shared_preload_libraries=pg_stat_statements", "full_page_writes=off"];
+        let postgres = OwnPostgres::start_with(&options).await;
+        // Nobody's rounds are to be counted, and nobody is told anything.
+        let quiet = [
+            ("LONGHAUL_SWEEP_MS", "60000"),
+            ("LONGHAUL_LEASE_SECONDS", "3600"),
+            ("LONGHAUL_NOTIFY", ""),
+        ];
+        let rig = Rig::on(postgres.url.clone(), &quiet).await;
+        sqlx::raw_sql("create extension pg_stat_statements").execute(&rig.db.pool).await.unwrap();
+        let url = postgres.url.clone();
+        let rig = rig.start_at(&url).await;
+        // What happens once, such as the first plan of each statement, is no cost of a job.
+        for (name, step) in [("waits", wait(0)), ("runs", run("Write."))] {
+            rig.submit(job(name, [step.clone(), step])).await;
+            rig.settled_as(name, JobStatus::Completed).await;
+        }
+        Self { _postgres: postgres, rig }
+    }
+
+    async fn read(&self) -> Reading {
+        let (commits, statements, wal_bytes) = sqlx::query_as(
+            "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
+               (select sum(calls)::bigint from pg_stat_statements
+                where query like '-- %' or lower(query) in ('begin', 'commit')),
+               pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint",
+        )
+        .fetch_one(&self.rig.db.pool)
+        .await
+        .unwrap();
+        Reading { commits, statements, wal_bytes }
+    }
+
+    /// What each of so many jobs cost since then, at the most.
+    async fn assert_cost(&self, before: Reading, jobs: usize, most: (f64, f64, f64)) {
+        let after = self.read().await;
+        let each = |before: i64, after: i64| (after - before) as f64 / jobs as f64;
+        let commits = each(before.commits, after.commits);
+        let statements = each(before.statements, after.statements);
+        let wal_bytes = each(before.wal_bytes, after.wal_bytes);
+        println!("{commits:.2} commits, {statements:.2} statements, {wal_bytes:.0} bytes of WAL");
+        let (commits_max, statements_max, bytes_max) = most;
+        assert!(commits <= commits_max, "{commits:.2} commits a job");
+        assert!(statements <= statements_max, "{statements:.2} statements a job");
+        assert!(wal_bytes <= bytes_max, "{wal_bytes:.0} bytes of WAL a job");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_two_steps_costs_few_commits_statements_and_bytes() {
+    let scales = Scales::set_up().await;
+    // Alone, each is one transaction: begin, look, write, commit.
+    let before = scales.read().await;
+    for number in 0..40 {
+        let done = scales.rig.submit(job(&format!("alone-{number}"), [wait(0), wait(0)])).await;
+        assert_eq!(done.job.unwrap().status(), JobStatus::Completed);
+    }
+    scales.assert_cost(before, 40, (1.1, 4.5, 4000.0)).await;
+    // In a crowd, many share one.
+    let before = scales.read().await;
+    let crowd = (0..200).map(|number| {
+        let request = job(&format!("crowd-{number}"), [wait(0), wait(0)]);
+        scales.rig.submit(request)
+    });
+    join_all(crowd).await;
+    scales.assert_cost(before, 200, (0.2, 1.0, 4000.0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_asks_the_model_twice_is_three_commits() {
+    let scales = Scales::set_up().await;
+    let before = scales.read().await;
+    for number in 0..20 {
+        let job_id = format!("runs-{number}");
+        scales.rig.submit(job(&job_id, [run("Write."), run("Write.")])).await;
+        scales.rig.settled_as(&job_id, JobStatus::Completed).await;
+    }
+    // A look at the job takes statements too, and how many looks it takes depends on the machine.
+    scales.assert_cost(before, 20, (3.2, 60.0, 12_000.0)).await;
+}
