@@ -6,13 +6,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
+use super::feed::Feeds;
 use super::{Store, bounded};
 use crate::domain::id::JobKey;
 
@@ -35,6 +36,7 @@ pub struct Wake {
     /// How much of that the last look had seen that left nothing to claim.
     work_seen: AtomicU64,
     jobs: broadcast::Sender<u64>,
+    feeds: Arc<Feeds>,
     pending: Mutex<Pending>,
     has_pending: Notify,
 }
@@ -54,6 +56,7 @@ impl Default for Wake {
             work_came: AtomicU64::new(1),
             work_seen: AtomicU64::new(0),
             jobs: broadcast::channel(4096).0,
+            feeds: Arc::default(),
             pending: Mutex::default(),
             has_pending: Notify::new(),
         }
@@ -70,7 +73,12 @@ pub struct Woken {
 }
 
 impl Wake {
-    /// The numbers of jobs that changed, from now on; one that lags must look at everything it watches.
+    /// The jobs that somebody here waits for.
+    pub(super) fn feeds(&self) -> &Arc<Feeds> {
+        &self.feeds
+    }
+
+    /// The numbers of all jobs that changed, from now on; one that lags must look at everything it holds.
     pub fn watch_jobs(&self) -> broadcast::Receiver<u64> {
         self.jobs.subscribe()
     }
@@ -95,7 +103,8 @@ impl Wake {
             self.notices.notify_one();
         }
         for number in jobs {
-            // No watcher is no fault.
+            self.feeds.wake(number);
+            // That no executor listens is no fault.
             let _ = self.jobs.send(number);
         }
     }
@@ -170,8 +179,12 @@ impl Store {
 
     /// Wakes this process by what the others commit, and holds its sign of life, until told to stop.
     pub async fn listen_to_others(&self, stop: CancellationToken) {
+        tokio::join!(self.listen_again_and_again(&stop), self.poll_followed(&stop));
+    }
+
+    async fn listen_again_and_again(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            if let Err(error) = self.listen(&stop).await {
+            if let Err(error) = self.listen(stop).await {
                 tracing::debug!(%error, "lost the connection for wake-ups");
             }
             let pause = RECONNECT.mul_f64(0.5 + rand::random::<f64>() / 2.0);
