@@ -1,45 +1,44 @@
 //! Watching: how a door notices that a job changed, at once when it was woken and soon when it was not.
-
-use std::time::Duration;
-
-use tokio::sync::broadcast::{Receiver, error::RecvError};
+//!
+//! What it waits for comes from the store, which wakes by job and looks once a second for all who wait.
 
 use super::Engine;
 use crate::domain::id::JobKey;
-
-/// Wake-ups can be lost between processes; a watcher looks this often without one.
-const POLL: Duration = Duration::from_secs(1);
+use crate::store::StoreError;
+use crate::store::event::History;
+use crate::store::feed::Following;
 
 /// The changes of one job from now on.
 ///
 /// Make it before the first look, so that no change falls between the look and the wait.
 #[derive(Debug)]
-pub struct Changes {
-    number: u64,
-    jobs: Receiver<u64>,
-}
+pub struct Changes(Following);
 
 impl Changes {
     /// Returns when the job may have changed; sometimes it has not.
     pub async fn next(&mut self) {
-        let spread = POLL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
-        let changed = async {
-            loop {
-                match self.jobs.recv().await {
-                    Ok(number) if number != self.number => {}
-                    // Lagging: among what was missed may be this job.
-                    Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => return,
-                }
-            }
-        };
-        // Time over: look without having been woken.
-        let _ = tokio::time::timeout(spread, changed).await;
+        self.next_after(0).await;
+    }
+
+    /// The same for somebody who has read the events up to a sequence.
+    pub async fn next_after(&mut self, read: i32) {
+        self.0.news(read).await;
+    }
+
+    /// A page after a sequence, no older than the last change; it is read once for all who watch the job.
+    pub async fn page(&self, after: i32) -> Result<History, StoreError> {
+        self.0.page(after).await
+    }
+
+    /// A page after a sequence as it is now.
+    pub async fn page_now(&self, after: i32) -> Result<History, StoreError> {
+        self.0.page_alone(after).await
     }
 }
 
 impl Engine {
     /// The changes of a job from now on.
     pub fn changes(&self, key: &JobKey) -> Changes {
-        Changes { number: key.wake_number(), jobs: self.store.wake().watch_jobs() }
+        Changes(self.store.follow(key))
     }
 }

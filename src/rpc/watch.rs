@@ -1,8 +1,8 @@
 //! `WatchJob`: a job's history as it happens, without gap or repeat, from any replica.
 //!
 //! In go a job and the last sequence the client has seen, out comes a stream that ends with the job.
-//! All truth is read from Postgres, a page at a time and only as fast as the client takes it;
-//! a wake-up, or its absence for a second, only says when to look again.
+//! All truth is read from Postgres, a page at a time and only as fast as the client takes it, once for all who watch a job;
+//! a wake-up, or what a look at all watched jobs finds every second, only says when to read again.
 //! A client that leaves drops the stream, and nothing of the watch is left.
 
 use std::collections::VecDeque;
@@ -20,9 +20,9 @@ use super::proto::{Heartbeat, WatchJobResponse, watch_job_response::Content};
 use crate::domain::id::JobKey;
 use crate::engine::watch::Changes;
 use crate::engine::{Engine, EngineError};
-use crate::store::StoreError;
+use crate::store::event::History;
+use crate::store::{Store, StoreError};
 
-const PAGE: i64 = 200;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a database that is away is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,7 +39,6 @@ pub async fn open(
     // Before the first look, so that no change falls between the look and the wait.
     let changes = engine.changes(&key);
     let mut watch = Watch {
-        engine,
         key,
         changes,
         stop,
@@ -53,10 +52,10 @@ pub async fn open(
         _permit: permit,
     };
     match after_sequence {
-        None => watch.take_snapshot().await?,
+        None => Box::pin(watch.take_snapshot(engine.store())).await?,
         Some(after) => {
-            watch.read_outline().await?;
-            let last = watch.read_page().await?;
+            Box::pin(watch.read_outline(engine.store())).await?;
+            let last = Box::pin(watch.read_first_page()).await?;
             if after > last {
                 return Err(status::beyond_the_end(&watch.key, after, last));
             }
@@ -75,8 +74,8 @@ pub async fn open(
     Ok(messages.boxed())
 }
 
+/// It holds little, since there are many of them: no engine and no specification.
 struct Watch {
-    engine: Engine,
     key: JobKey,
     changes: Changes,
     stop: CancellationToken,
@@ -100,6 +99,10 @@ impl Watch {
     async fn next(&mut self) -> Result<Option<Content>, Status> {
         loop {
             if let Some(content) = self.pending.pop_front() {
+                if self.pending.is_empty() {
+                    // What a long page took is not held until the next.
+                    self.pending.shrink_to_fit();
+                }
                 if let Content::Event(event) = &content {
                     self.sent = event.sequence;
                 }
@@ -115,7 +118,7 @@ impl Watch {
             if !self.is_behind {
                 tokio::select! {
                     () = self.stop.cancelled() => return Err(status::stopping()),
-                    () = self.changes.next() => {}
+                    () = self.changes.next_after(self.read) => {}
                     () = tokio::time::sleep_until(self.heartbeat_at) => {
                         self.heartbeat_at = Instant::now() + HEARTBEAT;
                         let last_sequence = self.sent;
@@ -123,13 +126,12 @@ impl Watch {
                     }
                 }
             }
-            self.read_page().await?;
+            Box::pin(self.read_page()).await?;
         }
     }
 
     /// Begins with the job as it is; the events after it are read next.
-    async fn take_snapshot(&mut self) -> Result<(), Status> {
-        let store = self.engine.store();
+    async fn take_snapshot(&mut self, store: &Store) -> Result<(), Status> {
         let view = patiently(&self.stop, || store.job(&self.key, None)).await;
         let view = view.map_err(|error| self.failed(error))?;
         self.outline = Outline::of(&view.spec);
@@ -141,25 +143,36 @@ impl Watch {
     }
 
     /// Reads what the steps are called, which never changes.
-    async fn read_outline(&mut self) -> Result<(), Status> {
-        let store = self.engine.store();
+    async fn read_outline(&mut self, store: &Store) -> Result<(), Status> {
         let spec = patiently(&self.stop, || store.spec(&self.key)).await;
         self.outline = Outline::of(&spec.map_err(|error| self.failed(error))?);
         Ok(())
     }
 
-    /// Reads the next events; answers with the sequence of the last one there is.
-    async fn read_page(&mut self) -> Result<i32, Status> {
-        let store = self.engine.store();
-        let page = patiently(&self.stop, || store.history(&self.key, self.read, PAGE)).await;
+    /// Reads the first events as they are now; answers with the sequence of the last one there is.
+    ///
+    /// Another server may have told the client of an event that nobody here has heard of.
+    async fn read_first_page(&mut self) -> Result<i32, Status> {
+        let page = patiently(&self.stop, || self.changes.page_now(self.read)).await;
         let page = page.map_err(|error| self.failed(error))?;
+        self.take(&page);
+        Ok(page.last_sequence)
+    }
+
+    /// Reads the next events, together with others who watch the job.
+    async fn read_page(&mut self) -> Result<(), Status> {
+        let page = patiently(&self.stop, || self.changes.page(self.read)).await;
+        self.take(&page.map_err(|error| self.failed(error))?);
+        Ok(())
+    }
+
+    fn take(&mut self, page: &History) {
         for stored in &page.events {
             self.read = stored.event.sequence;
             self.pending.push_back(Content::Event(event(stored, &self.outline)));
         }
         self.is_behind = self.read < page.last_sequence;
         self.has_ended = page.has_ended && !self.is_behind;
-        Ok(page.last_sequence)
     }
 
     fn failed(&self, error: StoreError) -> Status {

@@ -1,11 +1,14 @@
 //! Events: a job's history, read in order from any point.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use rust_decimal::Decimal;
+use sqlx::PgPool;
 use sqlx::types::Json;
 
+use super::StoreError;
 use super::approval::word;
-use super::{Store, StoreError};
 use crate::domain::event::{Detail, Event};
 use crate::domain::id::JobKey;
 use crate::domain::job::{Citation, Reason};
@@ -13,6 +16,8 @@ use crate::domain::money::{Usage, Usd};
 
 /// The most characters of an output that an event carries.
 pub const OUTPUT_CHARS_MAX: i32 = 16 << 10;
+/// The most events of one page.
+pub(super) const PAGE: i64 = 200;
 
 /// An event with the result of the step it finished.
 #[derive(Clone, Debug)]
@@ -48,24 +53,23 @@ pub struct FinishedStep {
 #[derive(Clone, Debug)]
 pub struct History {
     /// The events, in order.
-    pub events: Vec<StoredEvent>,
+    pub events: Vec<Arc<StoredEvent>>,
     /// The sequence of the job's last event, in the same snapshot.
     pub last_sequence: i32,
     /// Whether the job had ended, in the same snapshot.
     pub has_ended: bool,
 }
 
-impl Store {
-    /// Up to so many events after a sequence.
-    pub async fn history(
-        &self,
-        key: &JobKey,
-        after_sequence: i32,
-        limit: i64,
-    ) -> Result<History, StoreError> {
-        let rows = sqlx::query_as!(
-            Row,
-            r#"-- history
+/// Up to so many events after a sequence.
+pub(super) async fn read_history(
+    pool: &PgPool,
+    key: &JobKey,
+    after_sequence: i32,
+    limit: i64,
+) -> Result<History, StoreError> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"-- history
             select j.last_sequence, j.finished_at is not null as "has_ended!",
               e.sequence as "sequence?", e.occurred_at as "occurred_at?", e.kind as "kind?",
               e.status as "status?", e.reason, e.step as "step?", e.revision as "revision?",
@@ -86,24 +90,23 @@ impl Store {
               and c.step = e.step and c.revision = e.revision and e.kind = 'step_finished'
             where j.shard = $1 and j.job_id = $2
             order by e.sequence"#,
-            key.shard(),
-            key.job_id(),
-            after_sequence,
-            limit,
-            OUTPUT_CHARS_MAX,
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        let first = rows.first().ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
-        let (last_sequence, has_ended) = (first.last_sequence, first.has_ended);
-        let mut events = Vec::with_capacity(rows.len());
-        for row in rows {
-            // A job without further events is one row without an event.
-            let Some(event) = row.into_event()? else { break };
-            events.push(event);
-        }
-        Ok(History { events, last_sequence, has_ended })
+        key.shard(),
+        key.job_id(),
+        after_sequence,
+        limit,
+        OUTPUT_CHARS_MAX,
+    )
+    .fetch_all(pool)
+    .await?;
+    let first = rows.first().ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+    let (last_sequence, has_ended) = (first.last_sequence, first.has_ended);
+    let mut events = Vec::with_capacity(rows.len());
+    for row in rows {
+        // A job without further events is one row without an event.
+        let Some(event) = row.into_event()? else { break };
+        events.push(Arc::new(event));
     }
+    Ok(History { events, last_sequence, has_ended })
 }
 
 /// A job with one of its events, or with none.

@@ -29,6 +29,12 @@ pub mod approval;
 
 pub mod event;
 
+mod page;
+
+pub mod feed;
+
+mod poll;
+
 pub mod job;
 
 pub mod list;

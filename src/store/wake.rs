@@ -6,13 +6,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
+use super::feed::Feeds;
 use super::{Store, bounded};
 use crate::domain::id::JobKey;
 
@@ -20,6 +21,8 @@ const CHANNEL: &str = "longhaul";
 const FOLD: Duration = Duration::from_millis(10);
 /// How soon a broken connection is made anew, at the most; half of it at the least, so that not all come at once.
 const RECONNECT: Duration = Duration::from_millis(250);
+/// Before the token of the process that sends; no number, so that releases that know no token pass over it.
+const TOKEN_MARK: char = '_';
 /// Postgres takes a payload of less than 8,000 bytes; a job's number has up to 17 with its blank.
 const JOBS_PER_NOTIFY: usize = 400;
 
@@ -35,6 +38,9 @@ pub struct Wake {
     /// How much of that the last look had seen that left nothing to claim.
     work_seen: AtomicU64,
     jobs: broadcast::Sender<u64>,
+    feeds: Arc<Feeds>,
+    /// Tells this process's own wake-ups from those of others when they come back.
+    token: u64,
     pending: Mutex<Pending>,
     has_pending: Notify,
 }
@@ -54,6 +60,8 @@ impl Default for Wake {
             work_came: AtomicU64::new(1),
             work_seen: AtomicU64::new(0),
             jobs: broadcast::channel(4096).0,
+            feeds: Arc::default(),
+            token: rand::random(),
             pending: Mutex::default(),
             has_pending: Notify::new(),
         }
@@ -70,7 +78,12 @@ pub struct Woken {
 }
 
 impl Wake {
-    /// The numbers of jobs that changed, from now on; one that lags must look at everything it watches.
+    /// The jobs that somebody here waits for.
+    pub(super) fn feeds(&self) -> &Arc<Feeds> {
+        &self.feeds
+    }
+
+    /// The numbers of all jobs that changed, from now on; one that lags must look at everything it holds.
     pub fn watch_jobs(&self) -> broadcast::Receiver<u64> {
         self.jobs.subscribe()
     }
@@ -79,11 +92,25 @@ impl Wake {
     pub fn job_changed(&self, key: &JobKey, woken: Woken) {
         let number = key.wake_number();
         self.wake_here(woken, [number]);
+        self.feeds.wake(number);
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.work |= woken.work;
         pending.notices |= woken.notices;
         pending.jobs.insert(number);
         self.has_pending.notify_one();
+    }
+
+    /// Takes in what this or another process said after its commits.
+    fn heard(&self, payload: &str) {
+        let mut words = payload.split(' ');
+        let flags = words.next().unwrap_or_default();
+        let woken = Woken { work: flags.starts_with('1'), notices: flags.ends_with('1') };
+        let own = format!("{TOKEN_MARK}{:x}", self.token);
+        let is_own = words.clone().next() == Some(own.as_str());
+        let jobs = words.filter_map(|word| u64::from_str_radix(word, 16).ok());
+        // Who follows a job here was woken by the commit itself, and would read for nothing.
+        jobs.clone().filter(|_| !is_own).for_each(|number| self.feeds.wake(number));
+        self.wake_here(woken, jobs);
     }
 
     fn wake_here(&self, woken: Woken, jobs: impl IntoIterator<Item = u64>) {
@@ -95,7 +122,7 @@ impl Wake {
             self.notices.notify_one();
         }
         for number in jobs {
-            // No watcher is no fault.
+            // That no executor listens is no fault.
             let _ = self.jobs.send(number);
         }
     }
@@ -126,7 +153,7 @@ impl Wake {
         let numbers: Vec<String> = taken.jobs.iter().map(|number| format!("{number:x}")).collect();
         numbers
             .chunks(JOBS_PER_NOTIFY)
-            .map(|chunk| format!("{flags} {}", chunk.join(" ")))
+            .map(|chunk| format!("{flags} {}{:x} {}", TOKEN_MARK, self.token, chunk.join(" ")))
             .collect()
     }
 }
@@ -170,8 +197,12 @@ impl Store {
 
     /// Wakes this process by what the others commit, and holds its sign of life, until told to stop.
     pub async fn listen_to_others(&self, stop: CancellationToken) {
+        tokio::join!(self.listen_again_and_again(&stop), self.poll_followed(&stop));
+    }
+
+    async fn listen_again_and_again(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            if let Err(error) = self.listen(&stop).await {
+            if let Err(error) = self.listen(stop).await {
                 tracing::debug!(%error, "lost the connection for wake-ups");
             }
             let pause = RECONNECT.mul_f64(0.5 + rand::random::<f64>() / 2.0);
@@ -194,11 +225,7 @@ impl Store {
                 () = stop.cancelled() => return Ok(()),
                 payload = session.next() => payload?,
             };
-            let mut words = payload.split(' ');
-            let flags = words.next().unwrap_or_default();
-            let woken = Woken { work: flags.starts_with('1'), notices: flags.ends_with('1') };
-            let jobs = words.filter_map(|word| u64::from_str_radix(word, 16).ok());
-            self.wake.wake_here(woken, jobs);
+            self.wake.heard(&payload);
         }
     }
 }

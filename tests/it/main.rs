@@ -61,6 +61,8 @@ mod storm;
 
 mod watch;
 
+mod watch_many;
+
 mod list;
 
 mod input;
