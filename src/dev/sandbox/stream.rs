@@ -52,11 +52,14 @@ enum Event<'m> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Delta<'m> {
-    TextDelta { text: &'m str },
-    CitationsDelta { citation: &'m Value },
-    InputJsonDelta { partial_json: &'m str },
+    #[serde(rename = "text_delta")]
+    Text { text: &'m str },
+    #[serde(rename = "citations_delta")]
+    Citation { citation: &'m Value },
+    #[serde(rename = "input_json_delta")]
+    InputJson { partial_json: &'m str },
 }
 
 /// The body that streams a message.
@@ -194,13 +197,13 @@ impl Events {
         };
         if block["type"] == "text" {
             let text = block["text"].as_str().unwrap_or("");
-            pieces(text).for_each(|text| push(Delta::TextDelta { text }));
+            pieces(text).for_each(|text| push(Delta::Text { text }));
             let citations = block["citations"].as_array().into_iter().flatten();
-            citations.for_each(|citation| push(Delta::CitationsDelta { citation }));
+            citations.for_each(|citation| push(Delta::Citation { citation }));
         }
         if let Some(input) = input {
             let input = iter::once("").chain(pieces(&input));
-            input.for_each(|partial_json| push(Delta::InputJsonDelta { partial_json }));
+            input.for_each(|partial_json| push(Delta::InputJson { partial_json }));
         }
         self.push("content_block_stop", &Event::ContentBlockStop { index });
     }

@@ -343,7 +343,7 @@ proptest! {
             let size = (*sizes.next().expect("a cycle has no end")).min(rest.len());
             decoder.push(&rest[..size]).expect("it is short");
             while let Some(event) = decoder.take() {
-                accumulator.hear(&event).expect("every event is right");
+                accumulator.hear(event).expect("every event is right");
             }
             rest = &rest[size..];
         }
