@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
-use super::step::{Ended, Steps, pause};
+use super::step::{Ended, Steps, a_few_times};
 use crate::domain::id::CallId;
 use crate::domain::job::{Reason, StepResult};
 use crate::domain::money::Usd;
@@ -131,15 +131,10 @@ impl Steps {
 
     /// Writes how a call ended, where that could not be stored with its job.
     pub(super) async fn end_call(&self, job: &Claimed, call: CallEnd) {
-        let mut tried = 1;
-        while let Err(error) = self.store.end_call(&job.key, call.clone()).await {
-            if tried == SETTLE_TRIES || !matches!(error, StoreError::Unavailable(_)) {
-                let error = &error as &dyn Error;
-                tracing::error!(job_id = job.key.job_id(), error, "could not settle a call");
-                return;
-            }
-            tokio::time::sleep(pause(tried)).await;
-            tried += 1;
+        let end = || self.store.end_call(&job.key, call.clone());
+        if let Err(error) = a_few_times(SETTLE_TRIES, end).await {
+            let error = &error as &dyn Error;
+            tracing::error!(job_id = job.key.job_id(), error, "could not settle a call");
         }
     }
 

@@ -157,15 +157,7 @@ impl Steps {
 
     /// Gives a job back, also when a few tries are needed: a stop must not count for a loss.
     async fn release(&self, job: &Claimed, call: CallEnd) -> Result<(), StoreError> {
-        let mut tried = 1;
-        loop {
-            match self.store.release(job, call.clone()).await {
-                Err(StoreError::Unavailable(_)) if tried < RELEASE_TRIES => {}
-                released => return released.map(|_| ()),
-            }
-            tokio::time::sleep(pause(tried)).await;
-            tried += 1;
-        }
+        a_few_times(RELEASE_TRIES, || self.store.release(job, call.clone())).await.map(|_| ())
     }
 
     /// Fails a job because of a fault of ours; if not even that can be stored, its attempt counts as lost.
@@ -290,7 +282,26 @@ impl Steps {
     }
 }
 
-pub(super) fn pause(tried: u32) -> Duration {
+/// Tries again for as often as it is allowed to while the database is away.
+pub(super) async fn a_few_times<T, F>(
+    tries: u32,
+    mut write: impl FnMut() -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut tried = 1;
+    loop {
+        match write().await {
+            Err(StoreError::Unavailable(_)) if tried < tries => {}
+            result => return result,
+        }
+        tokio::time::sleep(pause(tried)).await;
+        tried += 1;
+    }
+}
+
+fn pause(tried: u32) -> Duration {
     (Duration::from_millis(100) * 2_u32.saturating_pow(tried.min(8))).min(PAUSE_MAX)
 }
 

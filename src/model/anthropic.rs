@@ -11,7 +11,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::{ModelError, text_header};
 use super::reply::without_nul;
@@ -21,6 +21,8 @@ use super::{Call, Model, Partial, Reply, Role, WebSearch};
 
 /// An error's body is a few hundred bytes; a page of HTML from a proxy can be any size.
 const LONGEST_ERROR_BYTES: usize = 64 * 1024;
+/// The end of a stream follows its last event closely, at the latest when a slow acknowledgement lets it go.
+const LONGEST_END: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
 struct Body<'c> {
@@ -200,15 +202,25 @@ async fn listen(
             ModelError::transport("the connection to the model provider broke off", error)
         })?;
         let Some(chunk) = chunk else { return Ok(()) };
-        let events = decoder.feed(&chunk).map_err(|_too_long| {
+        decoder.push(&chunk).map_err(|_too_long| {
             ModelError::unavailable("the model provider sent more than an answer can hold")
         })?;
-        for event in events {
-            match accumulator.hear(&event)? {
+        while let Some(event) = decoder.take() {
+            match accumulator.hear(event)? {
                 Heard::Nothing => {}
                 Heard::Progress => patience.take_note_of_progress(),
-                Heard::End => return Ok(()),
+                Heard::End => {
+                    read_to_the_end(response).await;
+                    return Ok(());
+                }
             }
         }
     }
+}
+
+/// Only a connection whose answer was read to its end can carry another call.
+async fn read_to_the_end(mut response: Response) {
+    let end = async { while let Ok(Some(_)) = response.chunk().await {} };
+    // Whether it comes or not: the answer is whole.
+    let _ = timeout(LONGEST_END, end).await;
 }

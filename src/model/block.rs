@@ -4,6 +4,7 @@
 //! Only the fields that grew are rewritten: all others, known or not, stay byte for byte as received,
 //! because the provider refuses a thinking block or a search result that comes back changed.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{MapAccess, Visitor};
@@ -25,13 +26,21 @@ pub(super) struct Block {
 
 /// What a delta of a known kind adds; which field is filled depends on the kind.
 #[derive(Deserialize)]
-struct Addition {
-    text: Option<String>,
-    thinking: Option<String>,
-    signature: Option<String>,
-    partial_json: Option<String>,
+struct Addition<'d> {
+    #[serde(borrow)]
+    text: Option<Piece<'d>>,
+    #[serde(borrow)]
+    thinking: Option<Piece<'d>>,
+    #[serde(borrow)]
+    signature: Option<Piece<'d>>,
+    #[serde(borrow)]
+    partial_json: Option<Piece<'d>>,
     citation: Option<Box<RawValue>>,
 }
+
+/// A text that stays where it was received, unless it has escapes.
+#[derive(Deserialize)]
+struct Piece<'d>(#[serde(borrow)] Cow<'d, str>);
 
 #[derive(Default)]
 struct Grown {
@@ -40,9 +49,9 @@ struct Grown {
 }
 
 #[derive(Deserialize)]
-struct Kind {
-    #[serde(rename = "type")]
-    kind: String,
+struct Kind<'d> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'d, str>,
 }
 
 #[derive(Default, Deserialize)]
@@ -58,13 +67,14 @@ impl Block {
     pub fn start(started: Box<RawValue>) -> Result<Self, serde_json::Error> {
         let Kind { kind } = serde_json::from_str(started.get())?;
         // Blocks of other kinds can use the same words for something else.
-        let begun = match kind.as_str() {
+        let begun = match &*kind {
             "text" | "thinking" => serde_json::from_str(started.get())?,
             _ => Begun::default(),
         };
+        let is_text = kind == "text";
         Ok(Self {
             started,
-            is_text: kind == "text",
+            is_text,
             is_open: true,
             text: Grown::from(begun.text),
             thinking: Grown::from(begun.thinking),
@@ -78,8 +88,8 @@ impl Block {
     /// Takes in a delta; one of an unknown kind changes nothing.
     pub fn grow(&mut self, delta: &RawValue) -> Result<(), serde_json::Error> {
         let Kind { kind } = serde_json::from_str(delta.get())?;
-        let read = || serde_json::from_str::<Addition>(delta.get());
-        match kind.as_str() {
+        let read = || serde_json::from_str::<Addition<'_>>(delta.get());
+        match &*kind {
             "text_delta" => self.text.push(read()?.text),
             "thinking_delta" => self.thinking.push(read()?.thinking),
             "signature_delta" => self.signature.push(read()?.signature),
@@ -145,8 +155,8 @@ impl Block {
 }
 
 impl Grown {
-    fn push(&mut self, addition: Option<String>) {
-        if let Some(addition) = addition {
+    fn push(&mut self, addition: Option<Piece<'_>>) {
+        if let Some(Piece(addition)) = addition {
             self.value.push_str(&addition);
             self.has_grown = true;
         }

@@ -138,7 +138,19 @@ impl fmt::Debug for Partial {
 
 /// The text without U+0000, which Postgres cannot hold.
 pub(super) fn without_nul(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+    let mut whole = String::with_capacity(text.len());
+    push_without_nul(&mut whole, text);
+    whole
+}
+
+/// Adds a text, without U+0000, to the end of another.
+pub(super) fn push_without_nul(whole: &mut String, text: &str) {
+    for (number, part) in text.split('\0').enumerate() {
+        if number > 0 {
+            whole.push('\u{fffd}');
+        }
+        whole.push_str(part);
+    }
 }
 
 fn concatenated(first: &RawValue, second: &RawValue) -> Box<RawValue> {

@@ -4,11 +4,13 @@
 //! An event that is not finished by an empty line is never handed out, as the standard demands,
 //! and what one stream may hold in memory is bounded.
 
+use std::borrow::Cow;
+
 /// More than any answer can need: a request to the provider may have 32 MB, with all its search results.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 
 /// `SseEvent` is one event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SseEvent {
     /// Its name; empty if it has none.
     pub name: String,
@@ -19,9 +21,13 @@ pub(super) struct SseEvent {
 /// `SseDecoder` turns chunks of bytes into events.
 #[derive(Default)]
 pub(super) struct SseDecoder {
-    line: Vec<u8>,
-    name: String,
-    data: Option<String>,
+    /// What was pushed, from the line that is not finished yet on.
+    buffer: Vec<u8>,
+    line_starts_at: usize,
+    searched_to: usize,
+    begun: SseEvent,
+    has_data: bool,
+    finished: SseEvent,
     received_bytes: usize,
     is_after_cr: bool,
     is_after_first_line: bool,
@@ -32,57 +38,67 @@ pub(super) struct SseDecoder {
 pub(super) struct TooLong;
 
 impl SseDecoder {
-    /// Takes the next chunk and returns the events it finishes.
-    pub fn feed(&mut self, chunk: &[u8]) -> Result<Vec<SseEvent>, TooLong> {
+    /// Takes the next chunk; the events it finishes are to be taken before the next one comes.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<(), TooLong> {
         self.received_bytes = self.received_bytes.saturating_add(chunk.len());
         if self.received_bytes > MAX_STREAM_BYTES {
             return Err(TooLong);
         }
-        let mut events = Vec::new();
-        for &byte in chunk {
-            let ends_crlf = byte == b'\n' && std::mem::take(&mut self.is_after_cr);
-            match byte {
-                b'\n' if ends_crlf => {}
-                b'\n' | b'\r' => {
-                    self.is_after_cr = byte == b'\r';
-                    events.extend(self.end_line());
-                }
-                _ => {
-                    self.is_after_cr = false;
-                    self.line.push(byte);
-                }
-            }
-        }
-        Ok(events)
+        self.buffer.drain(..self.line_starts_at);
+        self.searched_to -= self.line_starts_at;
+        self.line_starts_at = 0;
+        self.buffer.extend_from_slice(chunk);
+        Ok(())
     }
 
-    fn end_line(&mut self) -> Option<SseEvent> {
-        let line = std::mem::take(&mut self.line);
-        let line = String::from_utf8_lossy(&line);
+    /// The next event that is finished.
+    pub fn take(&mut self) -> Option<&SseEvent> {
+        let ends_line = |byte: &u8| matches!(byte, b'\n' | b'\r');
+        while let Some(length) = self.buffer[self.searched_to..].iter().position(ends_line) {
+            let (start, end) = (self.line_starts_at, self.searched_to + length);
+            let byte = self.buffer[end];
+            (self.line_starts_at, self.searched_to) = (end + 1, end + 1);
+            let is_after_cr = std::mem::replace(&mut self.is_after_cr, byte == b'\r');
+            let ends_crlf = is_after_cr && byte == b'\n' && start == end;
+            if !ends_crlf && self.end_line(start, end) {
+                return Some(&self.finished);
+            }
+        }
+        self.searched_to = self.buffer.len();
+        None
+    }
+
+    /// Takes in a line; says whether it finishes an event.
+    fn end_line(&mut self, start: usize, end: usize) -> bool {
+        let line = &self.buffer[start..end];
+        // Nearly always it is valid, which is found out faster than what is not.
+        let line = str::from_utf8(line)
+            .map_or_else(|_invalid| String::from_utf8_lossy(line), Cow::Borrowed);
         let line = if std::mem::replace(&mut self.is_after_first_line, true) {
             &line
         } else {
             line.strip_prefix('\u{feff}').unwrap_or(&line)
         };
         if line.is_empty() {
-            let name = std::mem::take(&mut self.name);
-            return self.data.take().map(|data| SseEvent { name, data });
+            std::mem::swap(&mut self.begun, &mut self.finished);
+            self.begun.name.clear();
+            self.begun.data.clear();
+            return std::mem::take(&mut self.has_data);
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
-            "event" => value.clone_into(&mut self.name),
-            "data" => match &mut self.data {
-                Some(data) => {
-                    data.push('\n');
-                    data.push_str(value);
+            "event" => value.clone_into(&mut self.begun.name),
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.begun.data.push('\n');
                 }
-                None => self.data = Some(value.to_owned()),
-            },
+                self.begun.data.push_str(value);
+            }
             // Comments, `id` and `retry` say nothing about an answer.
             _ => {}
         }
-        None
+        false
     }
 }
 
@@ -94,8 +110,14 @@ mod tests {
 
     fn decoded(chunks: &[&[u8]]) -> Vec<(String, String)> {
         let mut decoder = SseDecoder::default();
-        let events = chunks.iter().flat_map(|chunk| decoder.feed(chunk).expect("it is short"));
-        events.map(|event| (event.name, event.data)).collect()
+        let mut events = Vec::new();
+        for chunk in chunks {
+            decoder.push(chunk).expect("it is short");
+            while let Some(event) = decoder.take() {
+                events.push((event.name.clone(), event.data.clone()));
+            }
+        }
+        events
     }
 
     fn pair(name: &str, data: &str) -> (String, String) {
@@ -126,8 +148,9 @@ mod tests {
     fn a_stream_without_end_is_refused() {
         let mut decoder = SseDecoder::default();
         let chunk = vec![b'x'; MAX_STREAM_BYTES];
-        assert_eq!(decoder.feed(&chunk), Ok(vec![]));
-        assert_eq!(decoder.feed(b"x"), Err(TooLong));
+        assert_eq!(decoder.push(&chunk), Ok(()));
+        assert_eq!(decoder.take(), None);
+        assert_eq!(decoder.push(b"x"), Err(TooLong));
     }
 
     proptest! {

@@ -4,6 +4,7 @@
 //! Unknown events, deltas and fields are passed over, unknown blocks are kept as they came.
 //! A stream is a success only if it says so: it needs a stop reason, and the end of every block.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -12,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::block::Block;
 use super::error::ModelError;
-use super::reply::{Partial, Reply, without_nul};
+use super::reply::{Partial, Reply, push_without_nul, without_nul};
 use super::sse::SseEvent;
 use super::usage::UsageReport;
 use crate::domain::job::{Citation, Reason};
@@ -62,9 +63,10 @@ struct BlockStart {
 }
 
 #[derive(Deserialize)]
-struct BlockDelta {
+struct BlockDelta<'d> {
     index: u32,
-    delta: Box<RawValue>,
+    #[serde(borrow)]
+    delta: &'d RawValue,
 }
 
 #[derive(Deserialize)]
@@ -92,9 +94,9 @@ struct CitedPage {
 }
 
 #[derive(Deserialize)]
-struct EventKind {
-    #[serde(rename = "type")]
-    kind: String,
+struct EventKind<'d> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'d, str>,
 }
 
 impl Accumulator {
@@ -116,7 +118,7 @@ impl Accumulator {
     pub fn hear(&mut self, event: &SseEvent) -> Result<Heard, ModelError> {
         // The data repeats the name, and some proxies drop the line that holds it.
         let unnamed = if matches!(event.name.as_str(), "" | "message") {
-            serde_json::from_str::<EventKind>(&event.data).ok().map(|event| event.kind)
+            serde_json::from_str::<EventKind<'_>>(&event.data).ok().map(|event| event.kind)
         } else {
             None
         };
@@ -127,7 +129,7 @@ impl Accumulator {
             "content_block_delta" => self.grow_block(read(name, &event.data)?)?,
             "content_block_stop" => {
                 let BlockStop { index } = read(name, &event.data)?;
-                self.block(index)?.close();
+                open_block(&mut self.blocks, index)?.close();
             }
             "message_delta" => self.stop(read(name, &event.data)?),
             "message_stop" => {
@@ -179,20 +181,15 @@ impl Accumulator {
         Ok(())
     }
 
-    fn grow_block(&mut self, BlockDelta { index, delta }: BlockDelta) -> Result<(), ModelError> {
-        let block = self.block(index)?;
+    fn grow_block(
+        &mut self,
+        BlockDelta { index, delta }: BlockDelta<'_>,
+    ) -> Result<(), ModelError> {
+        let block = open_block(&mut self.blocks, index)?;
         let before = block.text().len();
-        block.grow(&delta).map_err(|error| unreadable("content_block_delta", &error))?;
-        let addition = without_nul(&block.text()[before..]);
-        self.partial.update(|seen| seen.text.push_str(&addition));
+        block.grow(delta).map_err(|error| unreadable("content_block_delta", &error))?;
+        self.partial.update(|seen| push_without_nul(&mut seen.text, &block.text()[before..]));
         Ok(())
-    }
-
-    fn block(&mut self, index: u32) -> Result<&mut Block, ModelError> {
-        self.blocks
-            .get_mut(&index)
-            .filter(|block| block.is_open())
-            .ok_or_else(|| out_of_order(index))
     }
 
     fn stop(&mut self, MessageDelta { delta, usage }: MessageDelta) {
@@ -297,6 +294,10 @@ impl Accumulator {
         }
         citations
     }
+}
+
+fn open_block(blocks: &mut BTreeMap<u32, Block>, index: u32) -> Result<&mut Block, ModelError> {
+    blocks.get_mut(&index).filter(|block| block.is_open()).ok_or_else(|| out_of_order(index))
 }
 
 fn read<'d, T: Deserialize<'d>>(name: &str, data: &'d str) -> Result<T, ModelError> {

@@ -1,5 +1,6 @@
 //! The client against a small HTTP server: what it sends, and what it makes of good and bad answers.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use futures::stream::{self, StreamExt};
@@ -18,6 +20,8 @@ use tokio_stream::wrappers::IntervalStream;
 use crate::domain::job::Reason;
 
 use super::*;
+
+mod setup;
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x\",\"usage\":{\"input_tokens\":10,\"output_tokens\":1}}}\n\n";
 const TEXT: &str = "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\nevent: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Hello\"}}\n\n";
@@ -44,6 +48,7 @@ struct Received {
     uri: Uri,
     headers: HeaderMap,
     body: Value,
+    from: SocketAddr,
 }
 
 struct Server {
@@ -54,15 +59,16 @@ struct Server {
 /// Serves the same answer to every request until the test's runtime ends.
 async fn serve(respond: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Server {
     let (sender, received) = mpsc::unbounded_channel();
-    let handler = move |uri: Uri, headers: HeaderMap, body: Bytes| {
+    let handler = move |ConnectInfo(from), uri: Uri, headers: HeaderMap, body: Bytes| {
         let body = serde_json::from_slice(&body).expect("the body is JSON");
-        sender.send(Received { uri, headers, body }).expect("the test listens");
+        sender.send(Received { uri, headers, body, from }).expect("the test listens");
         let response = respond();
         async move { response }
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     let router = Router::new().fallback(handler);
+    let router = router.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, router).await });
     Server { address, received }
 }
@@ -120,6 +126,35 @@ async fn a_call_sends_one_streaming_request_and_returns_the_answer() {
         })
     );
     assert!(server.received.try_recv().is_err(), "one call is one request");
+}
+
+/// Sends a whole answer, and only later its end.
+fn ending(end: impl Future<Output = ()> + Send + 'static) -> Response {
+    let end = stream::once(end).map(|()| String::new());
+    let chunks = stream::iter([whole("end_turn")]).chain(end);
+    streamed(Body::from_stream(chunks.map(Ok::<_, Infallible>)))
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_also_if_the_end_of_an_answer_comes_late() {
+    let mut server = serve(|| ending(tokio::task::yield_now())).await;
+    let (model, mut from) = (model(server.address), BTreeSet::new());
+    for _ in 0..5 {
+        model.ask(&call(), &Partial::default()).await.unwrap();
+        from.insert(server.received.recv().await.expect("a request").from);
+        // Lets the connection find its way back to the pool.
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(from.len(), 1, "{from:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_never_ends_does_not_keep_its_answer() {
+    let server = serve(|| ending(std::future::pending())).await;
+    let reply = model(server.address).ask(&call(), &Partial::default()).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.ended_early), ("Hello", false));
 }
 
 #[tokio::test]
@@ -341,36 +376,4 @@ async fn without_a_key_nothing_is_sent() {
         assert_eq!(error.reason, Reason::ProviderUnconfigured);
         assert_eq!(error.retry, Retry::Never);
     }
-}
-
-#[test]
-fn settings_that_cannot_work_are_refused_at_once() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    for base_url in ["", "api.anthropic.com", "ftp://host", "mailto:x", "unix:/run/x"] {
-        let settings = ModelSettings { base_url: base_url.to_owned(), ..ModelSettings::default() };
-        assert!(matches!(Model::new(settings), Err(ModelSetupError::BaseUrl)), "{base_url}");
-    }
-    let settings = ModelSettings { api_key: Some("a\nb".into()), ..ModelSettings::default() };
-    assert!(matches!(Model::new(settings), Err(ModelSetupError::ApiKey(_))));
-}
-
-#[test]
-fn only_addresses_of_this_machine_are_reached_without_a_proxy() {
-    for (base_url, expected) in [
-        ("http://localhost:1", true),
-        ("http://127.0.0.2:1", true),
-        ("http://[::1]:1", true),
-        ("https://api.anthropic.com", false),
-        ("http://10.0.0.1", false),
-    ] {
-        let url = messages_url(base_url).expect("an address");
-        assert_eq!(is_loopback(&url), expected, "{base_url}");
-    }
-}
-
-#[test]
-fn debug_forms_hold_no_key_and_no_prompt() {
-    let model = model(SocketAddr::from(([127, 0, 0, 1], 1)));
-    let printed = format!("{model:?} {:?}", call());
-    assert!(!printed.contains("key") && !printed.contains("Hi") && !printed.contains("brief"));
 }

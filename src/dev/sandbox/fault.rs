@@ -136,7 +136,7 @@ impl Faults {
     }
 
     /// Replaces the named sections, or nothing at all if any of it cannot be read.
-    fn replace(&self, script: Value) -> Result<(), String> {
+    pub fn replace(&self, script: Value) -> Result<(), String> {
         let Value::Object(mut script) = script else {
             return Err("the body must be a JSON object".to_owned());
         };

@@ -134,7 +134,10 @@ impl<T: Clone> Journal<T> {
 
     fn change(&self, seq: u64, change: impl FnOnce(&mut Entry<T>)) {
         let mut kept = self.lock();
-        if let Some(entry) = kept.entries.iter_mut().rev().find(|entry| entry.seq == seq) {
+        // The numbers of the kept entries have no gap.
+        let first = kept.entries.front().map(|entry| entry.seq);
+        let at = first.and_then(|first| usize::try_from(seq.checked_sub(first)?).ok());
+        if let Some(entry) = at.and_then(|at| kept.entries.get_mut(at)) {
             change(entry);
         }
         drop(kept);

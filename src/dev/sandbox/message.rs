@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
@@ -29,13 +29,14 @@ use super::{
 };
 
 /// A request to the Messages API, as the journal shows it.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub struct ModelRequest {
     request_id: String,
     method: String,
     path: String,
     headers: Map<String, Value>,
-    body: Value,
+    #[serde(serialize_with = "shared")]
+    body: Arc<Value>,
     /// The status it was answered with; none while, or if, it was not.
     pub status: Option<u16>,
 }
@@ -45,7 +46,7 @@ struct Received {
     open: Open<ModelRequest>,
     request_id: String,
     headers: HeaderMap,
-    body: Result<Option<Value>, Refusal>,
+    body: Result<Arc<Value>, Refusal>,
 }
 
 impl Received {
@@ -61,14 +62,9 @@ impl Received {
             }
             _ => Refusal::invalid("The request body could not be read"),
         });
-        let parsed = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).ok();
-        let shown = match &body {
-            Ok(bytes) if bytes.is_empty() => Value::Null,
-            Ok(bytes) => {
-                parsed(bytes).unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned().into())
-            }
-            Err(_) => Value::Null,
-        };
+        // What is no JSON is journaled as the text it is, and refused, for a question is an object.
+        let body = body.map(|bytes| Arc::new(read(&bytes)));
+        let shown = body.as_ref().map_or_else(|_refusal| Arc::default(), Arc::clone);
         let open = sandbox.model.open(ModelRequest {
             request_id: request_id.clone(),
             method: method.to_string(),
@@ -77,7 +73,7 @@ impl Received {
             body: shown,
             status: None,
         });
-        Self { open, request_id, headers, body: body.map(|bytes| parsed(&bytes)) }
+        Self { open, request_id, headers, body }
     }
 
     fn refuse(mut self, refusal: Refusal) -> Response {
@@ -102,7 +98,7 @@ pub async fn create(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let mut received = Received::new(&sandbox, (method, uri, headers), body);
-    let body = std::mem::replace(&mut received.body, Ok(None));
+    let body = std::mem::replace(&mut received.body, Ok(Arc::default()));
     let asked = match body.and_then(|body| request::check(&received.headers, body, false)) {
         Ok(asked) => asked,
         Err(refusal) => return received.refuse(refusal),
@@ -122,7 +118,7 @@ pub async fn create(
     let message = message(&asked, &reply::answer(&asked, strike.fault.stop_reason.as_deref()));
     if asked.stream {
         let Received { open, request_id, .. } = received;
-        let body = stream::body(&message, strike, open, request_id.clone());
+        let body = stream::body(message, strike, open, request_id.clone());
         let headers = [("content-type", "text/event-stream; charset=utf-8")];
         let quiet = [("cache-control", "no-cache")];
         return with_id((headers, quiet, body).into_response(), &request_id);
@@ -171,7 +167,7 @@ pub async fn count_tokens(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let mut received = Received::new(&sandbox, (method, uri, headers), body);
-    let body = std::mem::replace(&mut received.body, Ok(None));
+    let body = std::mem::replace(&mut received.body, Ok(Arc::default()));
     match body.and_then(|body| request::check(&received.headers, body, true)) {
         Ok(asked) => received.answer(json!({"input_tokens": reply::prompt_tokens(&asked.body)})),
         Err(refusal) => received.refuse(refusal),
@@ -294,6 +290,18 @@ fn message(asked: &Asked, answer: &Answer) -> Value {
         "diagnostics": null,
         "usage": usage,
     })
+}
+
+fn read(bytes: &Bytes) -> Value {
+    if bytes.is_empty() {
+        return Value::Null;
+    }
+    let text = || String::from_utf8_lossy(bytes).into_owned().into();
+    serde_json::from_slice(bytes).unwrap_or_else(|_error| text())
+}
+
+fn shared<S: Serializer>(body: &Arc<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    body.serialize(serializer)
 }
 
 fn shown_headers(headers: &HeaderMap) -> Map<String, Value> {

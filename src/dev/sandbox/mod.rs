@@ -132,11 +132,8 @@ async fn wrong_method(uri: Uri) -> Response {
 /// A fresh id in the provider's style: a prefix and 24 letters and digits.
 fn new_id(prefix: &str) -> String {
     const LETTERS: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
-    let mut rest: u128 = rand::random();
+    let letters: [u8; 22] = rand::random();
     let mut id = format!("{prefix}01");
-    for _ in 0..22 {
-        id.push(char::from(LETTERS[(rest % 58) as usize]));
-        rest /= 58;
-    }
+    id.extend(letters.map(|letter| char::from(LETTERS[usize::from(letter) % LETTERS.len()])));
     id
 }

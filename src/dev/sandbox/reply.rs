@@ -262,7 +262,7 @@ mod tests {
                 json!([{"role": "user", "content": "Plan a picnic for ten people."}]);
         }
         let model = find_model("claude-opus-5-5").unwrap();
-        Asked { model, max_tokens, stream: false, body }
+        Asked { model, max_tokens, stream: false, body: body.into() }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! It refuses what the provider refuses: unknown fields, wrong types, and what a model does not take.
 //! Nothing here answers and nothing here has state.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     http::{HeaderMap, HeaderValue, StatusCode},
@@ -60,7 +62,7 @@ pub struct Asked {
     /// Whether the answer is to be streamed.
     pub stream: bool,
     /// The whole body, checked.
-    pub body: Value,
+    pub body: Arc<Value>,
 }
 
 impl Asked {
@@ -161,23 +163,23 @@ pub fn check_headers(headers: &HeaderMap) -> Result<&'static str, Refusal> {
 }
 
 /// The question in this request, to be answered, or only counted.
-pub fn check(headers: &HeaderMap, body: Option<Value>, counted: bool) -> Result<Asked, Refusal> {
+pub fn check(headers: &HeaderMap, body: Arc<Value>, counted: bool) -> Result<Asked, Refusal> {
     let version = check_headers(headers)?;
     let kind = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
     if !kind.to_ascii_lowercase().starts_with("application/json") {
         return Err(Refusal::invalid("content-type: must be application/json"));
     }
-    let Some(Value::Object(fields)) = body else {
+    let Some(fields) = body.as_object() else {
         return Err(Refusal::invalid("The request body is not valid JSON: expected an object"));
     };
-    check_names(headers, &fields, counted)?;
-    let name = required(&fields, "model")?;
+    check_names(headers, fields, counted)?;
+    let name = required(fields, "model")?;
     let Some(name) = name.as_str() else {
         return Err(Refusal::invalid("model: Input should be a valid string"));
     };
-    let max_tokens = if counted { u64::MAX } else { check_max_tokens(&fields)? };
-    required(&fields, "messages")?;
-    super::turn::check_turns(&fields, version)?;
+    let max_tokens = if counted { u64::MAX } else { check_max_tokens(fields)? };
+    required(fields, "messages")?;
+    super::turn::check_turns(fields, version)?;
     let model = find_model(name).ok_or_else(|| Refusal::not_found(format!("model: {name}")))?;
     if !counted && max_tokens > model.max_tokens {
         return Err(Refusal::invalid(format!(
@@ -191,9 +193,9 @@ pub fn check(headers: &HeaderMap, body: Option<Value>, counted: bool) -> Result<
         Some(Value::Bool(true)) => true,
         Some(_) => return Err(Refusal::invalid("stream: Input should be a valid boolean")),
     };
-    check_settings(&fields, model, version)?;
-    super::turn::check_prefill(&fields, model)?;
-    Ok(Asked { model, max_tokens, stream, body: Value::Object(fields) })
+    check_settings(fields, model, version)?;
+    super::turn::check_prefill(fields, model)?;
+    Ok(Asked { model, max_tokens, stream, body })
 }
 
 fn check_names(

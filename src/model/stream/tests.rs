@@ -341,8 +341,9 @@ proptest! {
         let (mut rest, mut sizes) = (bytes.as_slice(), sizes.iter().cycle());
         while !rest.is_empty() {
             let size = (*sizes.next().expect("a cycle has no end")).min(rest.len());
-            for event in decoder.feed(&rest[..size]).expect("it is short") {
-                accumulator.hear(&event).expect("every event is right");
+            decoder.push(&rest[..size]).expect("it is short");
+            while let Some(event) = decoder.take() {
+                accumulator.hear(event).expect("every event is right");
             }
             rest = &rest[size..];
         }
