@@ -92,7 +92,6 @@ impl OwnPostgres {
 }
 
 async fn run(data_dir: PathBuf, options: Vec<String>) -> Postgres {
-    let settings =
-        PostgresSettings { data_dir, durable: true, max_connections: 100, options };
+    let settings = PostgresSettings { data_dir, durable: true, max_connections: 100, options };
     Postgres::start(settings).await.unwrap()
 }
