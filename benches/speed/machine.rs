@@ -1,4 +1,6 @@
 //! The ground everything is measured on: this machine, its disk, and a durable Postgres of the run's own.
+//!
+//! Everything lies in one folder, which is removed at the end, however the run ends.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +21,15 @@ pub struct Machine {
     pub postgres: String,
     pub postgres_settings: String,
     pub fdatasync_us: f64,
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { processor, cores, memory_gib, kernel, .. } = self;
+        writeln!(f, "{cores} cores of {processor}, {memory_gib} GiB, Linux {kernel}")?;
+        writeln!(f, "{}\n{}", self.postgres, self.postgres_settings)?;
+        write!(f, "fdatasync of 8 KiB: {:.0} us", self.fdatasync_us)
+    }
 }
 
 /// Settings of a server that is meant for work; whatever makes a commit durable stays on.
@@ -43,11 +54,18 @@ impl Ground {
         let settings = PostgresSettings {
             data_dir: folder.join("postgres"),
             durable: true,
-            max_connections: 200,
+            max_connections: 300,
             options: SETTINGS.map(str::to_owned).to_vec(),
         };
-        let postgres = Postgres::start(settings).await?;
-        Ok(Self { postgres: Some(postgres), folder })
+        let mut ground = Self { postgres: None, folder };
+        match Postgres::start(settings).await {
+            Ok(postgres) => ground.postgres = Some(postgres),
+            Err(error) => {
+                ground.clear().await?;
+                return Err(error.into());
+            }
+        }
+        Ok(ground)
     }
 
     pub fn folder(&self) -> &Path {
@@ -60,6 +78,14 @@ impl Ground {
         sqlx::raw_sql(AssertSqlSafe(format!("create database {name}"))).execute(&mut admin).await?;
         admin.close().await?;
         Ok(self.url(name))
+    }
+
+    /// Throws a database away, whoever still looks into it.
+    pub async fn drop_database(&self, name: &str) -> Result<()> {
+        let mut admin = PgConnection::connect(&self.url("postgres")).await?;
+        let drop = format!("drop database if exists {name} with (force)");
+        sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut admin).await?;
+        Ok(admin.close().await?)
     }
 
     /// A few connections to look into a database.
@@ -106,7 +132,8 @@ impl Ground {
     fn fdatasync_us(&self) -> Result<f64> {
         let file = self.folder.join("sync");
         let ran = Command::new("pg_test_fsync").args(["-s", "1", "-f"]).arg(&file).output();
-        let ran = ran.context("could not run pg_test_fsync; it comes with the server of Postgres")?;
+        let ran =
+            ran.context("could not run pg_test_fsync; it comes with the server of Postgres")?;
         let said = String::from_utf8_lossy(&ran.stdout).into_owned();
         // `fdatasync   9137.153 ops/sec   109 usecs/op`; the first such line is for one write of 8 KiB.
         let line = said.lines().find(|line| line.trim_start().starts_with("fdatasync"));
@@ -119,10 +146,12 @@ impl Ground {
 
     /// Stops everything and removes the folder.
     pub async fn clear(mut self) -> Result<()> {
-        if let Some(postgres) = self.postgres.take() {
-            postgres.stop().await?;
-        }
-        Ok(std::fs::remove_dir_all(&self.folder)?)
+        let stopped = match self.postgres.take() {
+            Some(postgres) => postgres.stop().await,
+            None => Ok(()),
+        };
+        std::fs::remove_dir_all(&self.folder)?;
+        Ok(stopped?)
     }
 }
 
