@@ -125,10 +125,13 @@ pub async fn saturate(
     drive(clients, in_flight, for_so_long, make, false).await
 }
 
+/// So many jobs may one submitter be ahead of their completion.
+const AHEAD: usize = 8;
+
 /// The same, and the time counts until the jobs have completed.
 ///
-/// Whoever came first goes first, so nearly all have when the last one of each submitter has; asking for these few
-/// costs the database the same however much has piled up in it.
+/// Whoever came first goes first, so a job that has completed tells the same of those before it, and asking for a few
+/// costs the database the same however much has piled up in it. No submitter is far ahead, or the end would take long.
 pub async fn saturate_and_complete(
     clients: &[Client],
     in_flight: usize,
@@ -151,18 +154,21 @@ async fn drive(
     for client in clients.iter().cycle().take(in_flight) {
         let (mut client, stop) = (client.clone(), Arc::clone(&stop));
         tasks.spawn(async move {
-            let (mut times, mut last) = (Vec::new(), None);
-            while !stop.load(Ordering::Relaxed) {
+            let mut times = Vec::new();
+            loop {
                 let request = make();
-                last = completes.then(|| request.job_id.clone());
+                let job_id = request.job_id.clone();
                 let submitted_at = Instant::now();
                 submit(&mut client, request).await?;
                 times.push(since(submitted_at));
+                let is_last = stop.load(Ordering::Relaxed);
+                if completes && (is_last || times.len().is_multiple_of(AHEAD)) {
+                    wait_until_completed(&mut client, &job_id).await?;
+                }
+                if is_last {
+                    return anyhow::Ok(times);
+                }
             }
-            if let Some(job_id) = last {
-                wait_until_completed(&mut client, &job_id).await?;
-            }
-            anyhow::Ok(times)
         });
     }
     tokio::time::sleep(for_so_long).await;

@@ -2,14 +2,21 @@
 //!
 //! Everything lies in one folder, which is removed at the end, however the run ends.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use longhaul::dev::postgres::{Postgres, PostgresSettings};
 use serde::Serialize;
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _};
+
+use crate::report::median;
+
+/// The disk is asked so often how fast it is.
+const SYNCS: u32 = 200;
 
 /// What a reader has to know to compare figures with their own.
 #[derive(Serialize)]
@@ -128,20 +135,19 @@ impl Ground {
         })
     }
 
-    /// How long the disk under the database takes to make 8 KiB durable.
+    /// How long the disk under the database takes to write 8 KiB over others and make that durable.
     fn fdatasync_us(&self) -> Result<f64> {
-        let file = self.folder.join("sync");
-        let ran = Command::new("pg_test_fsync").args(["-s", "1", "-f"]).arg(&file).output();
-        let ran =
-            ran.context("could not run pg_test_fsync; it comes with the server of Postgres")?;
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-        // `fdatasync   9137.153 ops/sec   109 usecs/op`; the first such line is for one write of 8 KiB.
-        let line = said.lines().find(|line| line.trim_start().starts_with("fdatasync"));
-        let line = line.context("pg_test_fsync says nothing about fdatasync")?;
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let at = words.iter().position(|word| *word == "usecs/op");
-        let found = at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok());
-        found.context("pg_test_fsync says no time")
+        let path = self.folder.join("sync");
+        let file = File::create(&path)?;
+        let mut times = Vec::new();
+        for at in 0..SYNCS {
+            let begun_at = Instant::now();
+            file.write_all_at(&[at as u8; 8192], 0)?;
+            file.sync_data()?;
+            times.push(begun_at.elapsed().as_secs_f64() * 1e6);
+        }
+        std::fs::remove_file(path)?;
+        Ok(median(&times))
     }
 
     /// Stops everything and removes the folder.

@@ -31,8 +31,8 @@ use crate::report::{Part, Report};
 use crate::server::{Client, Served};
 use crate::workload::{backlog, idle, long, servers, snapshot, two_step, watchers};
 
-/// So long `--quick` may take, and so much of it the last workload leaves for its end.
-const QUICK: Duration = Duration::from_secs(172);
+/// After so long `--quick` begins nothing more; what is left of three minutes is for ending.
+const QUICK: Duration = Duration::from_secs(158);
 
 /// What to measure.
 #[derive(Debug, Parser)]
@@ -108,9 +108,9 @@ impl Scale {
         self.pick(100, 1000)
     }
 
-    /// How long they move.
+    /// How long they move in each round.
     pub fn event_seconds(self) -> u64 {
-        self.pick(3, 20)
+        self.pick(1, 4)
     }
 
     /// How long a snapshot is held; in a hurry what is left of the time, up to two minutes.
