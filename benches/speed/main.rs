@@ -90,7 +90,7 @@ impl Scale {
 
     /// How many things are done one after the other in each round.
     pub fn singles(self) -> usize {
-        self.pick(10, 100)
+        self.pick(8, 100)
     }
 
     /// How many jobs have finished, and how many wait for a person and as many for time.
@@ -124,7 +124,7 @@ impl Scale {
 
     /// How long a load lasts while it is.
     pub fn held_span(self) -> Duration {
-        Duration::from_secs(self.pick(2, 10))
+        Duration::from_secs(self.pick(1, 10))
     }
 }
 

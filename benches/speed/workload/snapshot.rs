@@ -18,6 +18,9 @@ use crate::report::{Part, median};
 use crate::server::{Served, with_slots};
 use crate::subject::{Subject, in_turn};
 
+/// Fewer rounds would not tell anything, however little time is left.
+const ROUNDS_MIN: usize = 5;
+
 /// What was found on one of the two, turn by turn.
 #[derive(Default)]
 struct Found {
@@ -31,8 +34,8 @@ struct Found {
 /// Measures it.
 pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
     let for_so_long = scale.hold();
-    let minutes = for_so_long.as_secs_f64() / 60.0;
-    let mut part = Part::new("h", format!("a snapshot held open for {minutes:.1} minutes"));
+    let about = format!("a snapshot held open for {:.0} s", for_so_long.as_secs_f64());
+    let mut part = Part::new("h", about);
     let sandbox = Served::sandbox(ground.folder()).await?;
     let variables = with_slots(sandbox.url()?);
     let subjects = [
@@ -47,7 +50,7 @@ pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
     let begun_at = Instant::now();
     let snapshot = hold(&ground.url("held")).await?;
     let mut round = 0;
-    while begun_at.elapsed() < for_so_long {
+    while round < ROUNDS_MIN || begun_at.elapsed() < for_so_long {
         for at in in_turn(round, 0, 1) {
             found[at].turn(&subjects[at], scale.held_span()).await?;
         }
@@ -108,7 +111,7 @@ fn tell(part: &mut Part, [free, held]: &[Found; 2]) {
         let kept: Vec<f64> = held.iter().zip(free).map(|(held, free)| held / free).collect();
         part.figure(format!("h, {name}, kept"), "", &kept);
         // What is lost grows, so the end counts.
-        let last = (kept.len() / 3).max(3).min(kept.len());
+        let last = (kept.len() / 3).max(ROUNDS_MIN).min(kept.len());
         let kept = median(&kept[kept.len() - last..]);
         part.at_least(format!("h, {name}, throughput kept at the end"), kept, 0.7);
     }

@@ -71,9 +71,10 @@ pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
     part.figure("f, memory of the server, without watchers", "MiB", &[alone]);
     part.figure("f, memory of the server, with watchers", "MiB", &[with]);
     part.figure("f, memory of the server, after the events", "MiB", &[after]);
-    part.figure("f, events", "1/s", &said);
+    let said = part.figure("f, events", "1/s", &said);
     part.figure("f, event to watcher, p50", "ms", &p50);
     let p99 = part.figure("f, event to watcher, p99", "ms", &p99);
+    part.at_least("f, events a second that were made", said, 0.95 * RATE as f64);
     part.at_most("f, memory of the server in MiB", with.max(after), 400.0);
     part.at_most("f, event to watcher, p99 in ms", p99, 250.0);
     crowd.leave().await?;
