@@ -3,12 +3,15 @@
 //! (f1) is the fewest statements and commits that record a two-step job one by one: insert it, and twice store a
 //! step's result together with the move. (f2) is the same with 50 jobs in each transaction.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use sqlx::{Connection as _, PgConnection};
 use tokio::process::Command;
+
+use crate::machine::Ground;
 
 const TABLES: &str = "
   create table floor_job (id bigint primary key, status text not null, step integer not null, spec jsonb not null)
@@ -40,13 +43,15 @@ pub enum Shape {
 
 /// The floor's own database.
 pub struct Floor {
+    database: String,
     url: String,
     scripts: PathBuf,
     host: String,
 }
 
 impl Floor {
-    pub async fn make(url: String, folder: &Path) -> Result<Self> {
+    pub async fn make(ground: &Ground, database: &str) -> Result<Self> {
+        let (url, folder) = (ground.database(database).await?, ground.folder());
         let mut connection = PgConnection::connect(&url).await?;
         sqlx::raw_sql(TABLES).execute(&mut connection).await?;
         connection.close().await?;
@@ -54,7 +59,12 @@ impl Floor {
         std::fs::write(folder.join("f2.sql"), FOLDED)?;
         let host = url.split_once("host=").map(|(_, host)| host.replace("%2F", "/"));
         let host = host.context("the database is on a socket")?;
-        Ok(Self { url, scripts: folder.to_owned(), host })
+        Ok(Self { database: database.to_owned(), url, scripts: folder.to_owned(), host })
+    }
+
+    /// Throws it away.
+    pub async fn drop(self, ground: &Ground) -> Result<()> {
+        ground.drop_database(&self.database).await
     }
 
     /// Jobs a second with so many clients.
@@ -63,13 +73,12 @@ impl Floor {
             Shape::OneByOne => ("f1.sql", 1.0),
             Shape::Folded => ("f2.sql", 50.0),
         };
-        let database = self.url.split('/').next_back().and_then(|rest| rest.split('?').next());
         let ran = Command::new("pgbench")
             .args(["-n", "-M", "prepared", "-U", "postgres", "-h", &self.host, "-p", "5432"])
             .args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()])
             .args(["-T", &seconds.to_string(), "-f"])
             .arg(self.scripts.join(script))
-            .arg(database.unwrap_or_default())
+            .arg(&self.database)
             .stdin(Stdio::null())
             .output()
             .await
@@ -84,11 +93,12 @@ impl Floor {
         Ok(tps.context("pgbench tells its rate")? * jobs)
     }
 
-    /// How long one commit of one row takes, in milliseconds: the median of so many.
-    pub async fn commit_ms(&self, count: u32) -> Result<f64> {
+    /// How long one commit of one row takes, in milliseconds: the median of so many, with a rest before each.
+    pub async fn commit_ms(&self, count: u32, rest: Duration) -> Result<f64> {
         let mut connection = PgConnection::connect(&self.url).await?;
         let mut times = Vec::new();
         for _ in 0..count {
+            tokio::time::sleep(rest).await;
             let id: i64 = rand::random_range(1..i64::MAX);
             let begun_at = std::time::Instant::now();
             sqlx::query("insert into floor_checkpoint values ($1, 1, 'done')")

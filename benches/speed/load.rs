@@ -4,11 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use longhaul::domain::id::new_job_id;
 use longhaul::rpc::proto::{
+<<<<<<< HEAD
     ApprovalStep, ContextMode, Job, RunStep, Step, SubmitJobRequest, WaitStep, step::Kind,
     wait_step::Wait,
+=======
+    ApprovalStep, ContextMode, GetJobRequest, Job, JobStatus, RunStep, Step, SubmitJobRequest,
+    WaitStep, step::Kind, wait_step::Wait,
+>>>>>>> workloads
 };
 use tokio::task::JoinSet;
 
@@ -48,17 +53,48 @@ pub fn job(steps: Vec<Step>) -> SubmitJobRequest {
     }
 }
 
+/// Two steps that need nobody.
+pub fn of_waits() -> SubmitJobRequest {
+    job(vec![wait(), wait()])
+}
+
+/// Two steps that ask the model.
+pub fn of_runs() -> SubmitJobRequest {
+    job(vec![run(), run()])
+}
+
 /// Submits a job; answers it as it is then.
 pub async fn submit(client: &mut Client, request: SubmitJobRequest) -> Result<Job> {
     let answer = client.submit_job(request).await?.into_inner();
     answer.job.context("a submit answers the job")
 }
 
+/// Waits until a job has completed.
+pub async fn wait_until_completed(client: &mut Client, job_id: &str) -> Result<()> {
+    loop {
+        let job_id = job_id.to_owned();
+        let request = GetJobRequest { job_id, wait_seconds: 60, ..GetJobRequest::default() };
+        let job = client.get_job(request).await?.into_inner().job.context("there is the job")?;
+        let status = job.status();
+        if status == JobStatus::Completed {
+            return Ok(());
+        }
+        if !matches!(status, JobStatus::Queued | JobStatus::Running) {
+            bail!("a job is {}: {}", status.as_str_name(), job.status_message);
+        }
+    }
+}
+
+/// Milliseconds since then.
+pub fn since(begun_at: Instant) -> f64 {
+    begun_at.elapsed().as_secs_f64() * 1e3
+}
+
 /// What a load came to.
 pub struct Load {
     /// How many submits were answered.
     pub jobs: usize,
-    /// How long it took until the last was answered.
+    /// How long it took until the last was answered, or had ended.
     pub seconds: f64,
     /// How long each took, in milliseconds, sorted.
     pub times_ms: Vec<f64>,
@@ -72,6 +108,16 @@ impl Load {
     pub fn quantile_ms(&self, part: f64) -> f64 {
         quantile(&self.times_ms, part)
     }
+
+    async fn gather(mut tasks: JoinSet<Result<Vec<f64>>>, begun_at: Instant) -> Result<Self> {
+        let mut times_ms = Vec::new();
+        while let Some(times) = tasks.join_next().await {
+            times_ms.extend(times??);
+        }
+        let seconds = begun_at.elapsed().as_secs_f64();
+        times_ms.sort_by(f64::total_cmp);
+        Ok(Self { jobs: times_ms.len(), seconds, times_ms })
+    }
 }
 
 /// Submits for so long, with so many in flight, over the connections in turn.
@@ -81,6 +127,32 @@ pub async fn saturate(
     for_so_long: Duration,
     make: fn() -> SubmitJobRequest,
 ) -> Result<Load> {
+    drive(clients, in_flight, for_so_long, make, false).await
+}
+
+/// So many jobs may one submitter be ahead of their completion.
+const AHEAD: usize = 8;
+
+/// The same, and the time counts until the jobs have completed.
+///
+/// Whoever came first goes first, so a job that has completed tells the same of those before it, and asking for a few
+/// costs the database the same however much has piled up in it. No submitter is far ahead, or the end would take long.
+pub async fn saturate_and_complete(
+    clients: &[Client],
+    in_flight: usize,
+    for_so_long: Duration,
+    make: fn() -> SubmitJobRequest,
+) -> Result<Load> {
+    drive(clients, in_flight, for_so_long, make, true).await
+}
+
+async fn drive(
+    clients: &[Client],
+    in_flight: usize,
+    for_so_long: Duration,
+    make: fn() -> SubmitJobRequest,
+    completes: bool,
+) -> Result<Load> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut tasks = JoinSet::new();
     let begun_at = Instant::now();
@@ -88,23 +160,25 @@ pub async fn saturate(
         let (mut client, stop) = (client.clone(), Arc::clone(&stop));
         tasks.spawn(async move {
             let mut times = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
+            loop {
+                let request = make();
+                let job_id = request.job_id.clone();
                 let submitted_at = Instant::now();
-                submit(&mut client, make()).await?;
-                times.push(submitted_at.elapsed().as_secs_f64() * 1e3);
+                submit(&mut client, request).await?;
+                times.push(since(submitted_at));
+                let is_last = stop.load(Ordering::Relaxed);
+                if completes && (is_last || times.len().is_multiple_of(AHEAD)) {
+                    wait_until_completed(&mut client, &job_id).await?;
+                }
+                if is_last {
+                    return anyhow::Ok(times);
+                }
             }
-            anyhow::Ok(times)
         });
     }
     tokio::time::sleep(for_so_long).await;
     stop.store(true, Ordering::Relaxed);
-    let mut times_ms = Vec::new();
-    while let Some(times) = tasks.join_next().await {
-        times_ms.extend(times??);
-    }
-    let seconds = begun_at.elapsed().as_secs_f64();
-    times_ms.sort_by(f64::total_cmp);
-    Ok(Load { jobs: times_ms.len(), seconds, times_ms })
+    Load::gather(tasks, begun_at).await
 }
 
 /// Submits one every so often, whether the one before was answered or not.
@@ -123,14 +197,8 @@ pub async fn pace(
         tasks.spawn(async move {
             let submitted_at = Instant::now();
             submit(&mut client, make()).await?;
-            anyhow::Ok(submitted_at.elapsed().as_secs_f64() * 1e3)
+            anyhow::Ok(vec![since(submitted_at)])
         });
     }
-    let mut times_ms = Vec::new();
-    while let Some(time) = tasks.join_next().await {
-        times_ms.push(time??);
-    }
-    let seconds = begun_at.elapsed().as_secs_f64();
-    times_ms.sort_by(f64::total_cmp);
-    Ok(Load { jobs: times_ms.len(), seconds, times_ms })
+    Load::gather(tasks, begun_at).await
 }

@@ -1,13 +1,22 @@
 //! The ground everything is measured on: this machine, its disk, and a durable Postgres of the run's own.
+//!
+//! Everything lies in one folder, which is removed at the end, however the run ends.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use longhaul::dev::postgres::{Postgres, PostgresSettings};
 use serde::Serialize;
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _};
+
+use crate::report::median;
+
+/// The disk is asked so often how fast it is.
+const SYNCS: u32 = 200;
 
 /// What a reader has to know to compare figures with their own.
 #[derive(Serialize)]
@@ -19,6 +28,15 @@ pub struct Machine {
     pub postgres: String,
     pub postgres_settings: String,
     pub fdatasync_us: f64,
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { processor, cores, memory_gib, kernel, .. } = self;
+        writeln!(f, "{cores} cores of {processor}, {memory_gib} GiB, Linux {kernel}")?;
+        writeln!(f, "{}\n{}", self.postgres, self.postgres_settings)?;
+        write!(f, "fdatasync of 8 KiB: {:.0} us", self.fdatasync_us)
+    }
 }
 
 /// Settings of a server that is meant for work; whatever makes a commit durable stays on.
@@ -43,11 +61,18 @@ impl Ground {
         let settings = PostgresSettings {
             data_dir: folder.join("postgres"),
             durable: true,
-            max_connections: 200,
+            max_connections: 300,
             options: SETTINGS.map(str::to_owned).to_vec(),
         };
-        let postgres = Postgres::start(settings).await?;
-        Ok(Self { postgres: Some(postgres), folder })
+        let mut ground = Self { postgres: None, folder };
+        match Postgres::start(settings).await {
+            Ok(postgres) => ground.postgres = Some(postgres),
+            Err(error) => {
+                ground.clear().await?;
+                return Err(error.into());
+            }
+        }
+        Ok(ground)
     }
 
     pub fn folder(&self) -> &Path {
@@ -60,6 +85,14 @@ impl Ground {
         sqlx::raw_sql(AssertSqlSafe(format!("create database {name}"))).execute(&mut admin).await?;
         admin.close().await?;
         Ok(self.url(name))
+    }
+
+    /// Throws a database away, whoever still looks into it.
+    pub async fn drop_database(&self, name: &str) -> Result<()> {
+        let mut admin = PgConnection::connect(&self.url("postgres")).await?;
+        let drop = format!("drop database if exists {name} with (force)");
+        sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut admin).await?;
+        Ok(admin.close().await?)
     }
 
     /// A few connections to look into a database.
@@ -102,8 +135,9 @@ impl Ground {
         })
     }
 
-    /// How long the disk under the database takes to make 8 KiB durable.
+    /// How long the disk under the database takes to write 8 KiB over others and make that durable.
     fn fdatasync_us(&self) -> Result<f64> {
+<<<<<<< HEAD
         let file = self.folder.join("sync");
         let ran = Command::new("pg_test_fsync").args(["-s", "1", "-f"]).arg(&file).output();
         let ran =
@@ -116,14 +150,29 @@ impl Ground {
         let at = words.iter().position(|word| *word == "usecs/op");
         let found = at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok());
         found.context("pg_test_fsync says no time")
+=======
+        let path = self.folder.join("sync");
+        let file = File::create(&path)?;
+        let mut times = Vec::new();
+        for at in 0..SYNCS {
+            let begun_at = Instant::now();
+            file.write_all_at(&[at as u8; 8192], 0)?;
+            file.sync_data()?;
+            times.push(begun_at.elapsed().as_secs_f64() * 1e6);
+        }
+        std::fs::remove_file(path)?;
+        Ok(median(&times))
+>>>>>>> workloads
     }
 
     /// Stops everything and removes the folder.
     pub async fn clear(mut self) -> Result<()> {
-        if let Some(postgres) = self.postgres.take() {
-            postgres.stop().await?;
-        }
-        Ok(std::fs::remove_dir_all(&self.folder)?)
+        let stopped = match self.postgres.take() {
+            Some(postgres) => postgres.stop().await,
+            None => Ok(()),
+        };
+        std::fs::remove_dir_all(&self.folder)?;
+        Ok(stopped?)
     }
 }
 

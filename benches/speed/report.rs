@@ -22,6 +22,8 @@ pub struct Part {
     pub about: String,
     pub figures: Vec<Figure>,
     pub demands: Vec<Demand>,
+    /// Why it was not measured to its end.
+    pub failure: Option<String>,
 }
 
 /// One thing that was measured, in each round.
@@ -45,9 +47,34 @@ pub struct Demand {
     pub holds: bool,
 }
 
+impl Report {
+    /// Prints what everything had to show; answers whether it did.
+    pub fn conclude(&self) -> bool {
+        println!("== What it has to show");
+        for part in &self.parts {
+            part.demands.iter().for_each(|demand| println!("   {demand}"));
+            if let Some(failure) = &part.failure {
+                println!("   {}, FAILED: {failure}", part.name);
+            }
+        }
+        let holds = |part: &Part| part.demands.iter().all(|demand| demand.holds);
+        self.parts.iter().all(|part| holds(part) && part.failure.is_none())
+    }
+}
+
 impl Part {
+    /// Announces a workload.
     pub fn new(name: &'static str, about: impl Into<String>) -> Self {
-        Self { name, about: about.into(), ..Self::default() }
+        let about = about.into();
+        println!("== {name}: {about}");
+        Self { name, about, ..Self::default() }
+    }
+
+    /// What is left of a workload that could not be measured.
+    pub fn failed(name: &'static str, error: &anyhow::Error) -> Self {
+        let failure = format!("{error:#}");
+        println!("   FAILED: {failure}");
+        Self { name, failure: Some(failure), ..Self::default() }
     }
 
     /// Adds a figure, unless there were no rounds; answers its median.
@@ -107,7 +134,7 @@ impl std::fmt::Display for Demand {
         let word = if self.is_floor { "at least" } else { "at most" };
         let (found, limit) = (round(self.found), round(self.limit));
         let verdict = if self.holds { "holds" } else { "DOES NOT HOLD" };
-        write!(f, "{:52} {found:>10} {word} {limit}: {verdict}", self.what)
+        write!(f, "{:52} {found:>10} {word:8} {limit:>8}: {verdict}", self.what)
     }
 }
 

@@ -103,11 +103,13 @@ impl Served {
     }
 }
 
-/// What a server needs to ask the sandbox.
-pub fn with_sandbox(url: &str) -> [(&str, &str); 3] {
-    [
-        ("LONGHAUL_MODEL_BASE_URL", url),
-        ("LONGHAUL_MODEL_API_KEY", "sandbox"),
-        ("LONGHAUL_SLOTS", "256"),
-    ]
+/// What a server needs to ask the sandbox; everything else is as it comes.
+pub fn with_sandbox(url: &str) -> [(&str, &str); 2] {
+    [("LONGHAUL_MODEL_BASE_URL", url), ("LONGHAUL_MODEL_API_KEY", "sandbox")]
+}
+
+/// The same, with as many slots as submits in flight need.
+pub fn with_slots(url: &str) -> [(&str, &str); 3] {
+    let [base_url, api_key] = with_sandbox(url);
+    [base_url, api_key, ("LONGHAUL_SLOTS", "256")]
 }

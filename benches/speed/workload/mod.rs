@@ -1,3 +1,17 @@
-//! The workloads, in the order of the issue that asked for them.
+//! The workloads, each a part of the report; the letters are those of the table in the report.
 
 pub mod two_step;
+
+pub mod idle;
+
+pub mod backlog;
+
+mod pile;
+
+pub mod long;
+
+pub mod watchers;
+
+pub mod servers;
+
+pub mod snapshot;

@@ -3,95 +3,108 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use longhaul::rpc::proto::SubmitJobRequest;
 
+use crate::Scale;
 use crate::floor::{Floor, Shape};
-use crate::load::{self, job, pace, saturate};
+use crate::load::{of_runs, of_waits, pace, saturate};
 use crate::machine::Ground;
-use crate::meter::{self, Reading};
+use crate::meter::{self, Cost, Reading};
 use crate::report::{Part, median};
-use crate::server::{Served, with_sandbox};
-use crate::{Scale, connect};
+use crate::server::{Served, with_slots};
+use crate::subject::Subject;
 
-pub fn of_waits() -> SubmitJobRequest {
-    job(vec![load::wait(), load::wait()])
-}
-
-pub fn of_runs() -> SubmitJobRequest {
-    job(vec![load::run(), load::run()])
-}
+const WALKS: [(Shape, u32); 6] = [
+    (Shape::OneByOne, 1),
+    (Shape::OneByOne, 8),
+    (Shape::OneByOne, 32),
+    (Shape::OneByOne, 64),
+    (Shape::Folded, 1),
+    (Shape::Folded, 8),
+];
 
 /// Measures both.
 pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
     let mut part = Part::new("a, b", "jobs of two steps, beside the floor");
-    let floor = Floor::make(ground.database("floor").await?, ground.folder()).await?;
-    let url = ground.database("two_step").await?;
+    let floor = Floor::make(ground, "floor").await?;
     let sandbox = Served::sandbox(ground.folder()).await?;
-    let server = Served::server(ground.folder(), &url, &with_sandbox(sandbox.url()?)).await?;
-    let pool = Ground::pool(&url).await?;
-    meter::prepare(&pool).await?;
-    let clients = connect(&server, 4).await?;
-    let (span, walk) = (scale.span(), scale.walk_seconds());
-    let walks = [
-        (Shape::OneByOne, 1),
-        (Shape::OneByOne, 8),
-        (Shape::OneByOne, 32),
-        (Shape::OneByOne, 64),
-        (Shape::Folded, 1),
-        (Shape::Folded, 8),
-    ];
-    let mut floors = vec![Vec::new(); walks.len()];
+    let subject = Subject::make(ground, "two_step", 1, &with_slots(sandbox.url()?)).await?;
+    meter::prepare(&subject.pool).await?;
+    let (clients, pool, span) = (&subject.clients, &subject.pool, scale.span());
+    let mut floors = Floors::default();
     let mut rounds = Rounds::default();
-    let mut jobs = 0;
-    saturate(&clients, 64, span / 2, of_waits).await.map(|load| jobs += load.jobs)?;
-    saturate(&clients, 64, span / 2, of_runs).await.map(|load| jobs += load.jobs)?;
-    meter::wait_until_completed(&pool, jobs).await?;
+    let mut jobs = subject.saturate(span / 2, of_waits).await?.jobs;
+    jobs += subject.saturate(span / 2, of_runs).await?.jobs;
+    meter::wait_until_completed(pool, jobs).await?;
     for _ in 0..scale.rounds() {
-        for ((shape, clients), rates) in walks.iter().zip(&mut floors) {
-            rates.push(floor.walk(*shape, *clients, walk).await?);
-        }
+        floors.walk(&floor, scale).await?;
         for in_flight in [64, 256] {
-            let reading = Reading::take(&pool).await?;
-            let load = saturate(&clients, in_flight, span, of_waits).await?;
-            let cost = reading.cost(&pool, load.jobs).await?;
+            let reading = Reading::take(pool).await?;
+            let load = saturate(clients, in_flight, span, of_waits).await?;
             jobs += load.jobs;
             let waits = if in_flight == 64 { &mut rounds.few } else { &mut rounds.many };
             waits.rate.push(load.rate());
             waits.p50.push(load.quantile_ms(0.5));
             waits.p99.push(load.quantile_ms(0.99));
-            waits.commits.push(cost.commits);
-            waits.statements.push(cost.statements);
-            waits.wal_bytes.push(cost.wal_bytes);
+            waits.add(reading.cost(pool, load.jobs).await?);
         }
-        let reading = Reading::take(&pool).await?;
+        let reading = Reading::take(pool).await?;
         let begun_at = std::time::Instant::now();
-        let load = saturate(&clients, 64, span, of_runs).await?;
+        let load = subject.saturate(span, of_runs).await?;
         jobs += load.jobs;
-        meter::wait_until_completed(&pool, jobs).await?;
+        meter::wait_until_completed(pool, jobs).await?;
         rounds.runs.rate.push(load.jobs as f64 / begun_at.elapsed().as_secs_f64());
-        let cost = reading.cost(&pool, load.jobs).await?;
-        rounds.runs.commits.push(cost.commits);
-        rounds.runs.statements.push(cost.statements);
-        rounds.runs.wal_bytes.push(cost.wal_bytes);
+        rounds.runs.add(reading.cost(pool, load.jobs).await?);
         let paced = pace(&clients[0], Duration::from_millis(50), scale.paced(), of_waits).await?;
         jobs += paced.jobs;
         rounds.paced_p50.push(paced.quantile_ms(0.5));
         rounds.paced_p99.push(paced.quantile_ms(0.99));
-        rounds.commit.push(floor.commit_ms(200).await?);
+        rounds.commit.push(floor.commit_ms(200, Duration::ZERO).await?);
     }
     // One after the other: nothing shares a commit.
-    let reading = Reading::take(&pool).await?;
-    let rest = saturate(&clients, 1, span, of_waits).await?;
-    let at_rest = reading.cost(&pool, rest.jobs).await?;
-    meter::wait_until_completed(&pool, jobs + rest.jobs).await?;
-    for ((shape, clients), rates) in walks.iter().zip(&floors) {
-        let name = if *shape == Shape::OneByOne { "f1, one by one" } else { "f2, 50 folded" };
-        part.figure(format!("{name}, {clients} clients"), "jobs/s", rates);
-    }
-    rounds.tell(&mut part, &floors, at_rest.commits);
-    server.stop().await?;
+    let reading = Reading::take(pool).await?;
+    let rest = saturate(clients, 1, span, of_waits).await?;
+    let at_rest = reading.cost(pool, rest.jobs).await?;
+    meter::wait_until_completed(pool, jobs + rest.jobs).await?;
+    let best_floor = floors.tell(&mut part);
+    rounds.tell(&mut part, best_floor, at_rest.commits);
+    subject.end(ground).await?;
     sandbox.stop().await?;
+    floor.drop(ground).await?;
     Ok(part)
+}
+
+/// The rates of each walk.
+#[derive(Default)]
+struct Floors([Vec<f64>; WALKS.len()]);
+
+impl Floors {
+    /// A round of walks; in a hurry, after the first round only of the one whose figure is asked for.
+    async fn walk(&mut self, floor: &Floor, scale: Scale) -> Result<()> {
+        let (best, _) = self.best();
+        let is_first = self.0[0].is_empty();
+        for (at, ((shape, clients), rates)) in WALKS.iter().zip(&mut self.0).enumerate() {
+            if is_first || at == best || scale.walks_all() {
+                rates.push(floor.walk(*shape, *clients, scale.walk_seconds()).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The best walk one by one, and what it reached.
+    fn best(&self) -> (usize, f64) {
+        let singles = WALKS.iter().zip(&self.0).filter(|((shape, _), _)| *shape == Shape::OneByOne);
+        let rates = singles.enumerate().map(|(at, (_, rates))| (at, median(rates)));
+        rates.max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
+    }
+
+    /// Tells all; answers the best of one by one.
+    fn tell(&self, part: &mut Part) -> f64 {
+        for ((shape, clients), rates) in WALKS.iter().zip(&self.0) {
+            let name = if *shape == Shape::OneByOne { "f1, one by one" } else { "f2, 50 folded" };
+            part.figure(format!("{name}, {clients} clients"), "jobs/s", rates);
+        }
+        self.best().1
+    }
 }
 
 #[derive(Default)]
@@ -114,9 +127,16 @@ struct Waits {
     wal_bytes: Vec<f64>,
 }
 
+impl Waits {
+    fn add(&mut self, cost: Cost) {
+        self.commits.push(cost.commits);
+        self.statements.push(cost.statements);
+        self.wal_bytes.push(cost.wal_bytes);
+    }
+}
+
 impl Rounds {
-    fn tell(&self, part: &mut Part, floors: &[Vec<f64>], commits_at_rest: f64) {
-        let best_floor = floors.iter().take(4).map(|rates| median(rates)).fold(0.0, f64::max);
+    fn tell(&self, part: &mut Part, best_floor: f64, commits_at_rest: f64) {
         part.figure("one commit of one row", "ms", &self.commit);
         let mut best = 0.0_f64;
         for (name, waits) in [("64 in flight", &self.few), ("256 in flight", &self.many)] {
