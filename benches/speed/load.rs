@@ -7,13 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use longhaul::domain::id::new_job_id;
 use longhaul::rpc::proto::{
-<<<<<<< HEAD
-    ApprovalStep, ContextMode, Job, RunStep, Step, SubmitJobRequest, WaitStep, step::Kind,
-    wait_step::Wait,
-=======
     ApprovalStep, ContextMode, GetJobRequest, Job, JobStatus, RunStep, Step, SubmitJobRequest,
     WaitStep, step::Kind, wait_step::Wait,
->>>>>>> workloads
 };
 use tokio::task::JoinSet;
 

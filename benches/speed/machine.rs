@@ -137,20 +137,6 @@ impl Ground {
 
     /// How long the disk under the database takes to write 8 KiB over others and make that durable.
     fn fdatasync_us(&self) -> Result<f64> {
-<<<<<<< HEAD
-        let file = self.folder.join("sync");
-        let ran = Command::new("pg_test_fsync").args(["-s", "1", "-f"]).arg(&file).output();
-        let ran =
-            ran.context("could not run pg_test_fsync; it comes with the server of Postgres")?;
-        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-        // `fdatasync   9137.153 ops/sec   109 usecs/op`; the first such line is for one write of 8 KiB.
-        let line = said.lines().find(|line| line.trim_start().starts_with("fdatasync"));
-        let line = line.context("pg_test_fsync says nothing about fdatasync")?;
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let at = words.iter().position(|word| *word == "usecs/op");
-        let found = at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok());
-        found.context("pg_test_fsync says no time")
-=======
         let path = self.folder.join("sync");
         let file = File::create(&path)?;
         let mut times = Vec::new();
@@ -162,7 +148,6 @@ impl Ground {
         }
         std::fs::remove_file(path)?;
         Ok(median(&times))
->>>>>>> workloads
     }
 
     /// Stops everything and removes the folder.
