@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A server makes and drops many small things on many threads; see docs/performance.md for what this saves.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     longhaul::cli::main()
 }

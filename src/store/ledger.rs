@@ -5,6 +5,7 @@
 //! Settling one needs only its id, so that what a lost or cancelled call used still lands.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use sqlx::PgConnection;
 
 use super::claim::Claimed;
@@ -34,6 +35,7 @@ pub enum CallOutcome {
 impl Word for CallOutcome {}
 
 /// What is known of a call at its end.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
 pub struct Settlement {
     /// How it ended.

@@ -62,6 +62,7 @@ use crate::domain::spec;
 use crate::domain::state::Refusal;
 use presence::Presence;
 use wake::Wake;
+use write::Encoded;
 
 /// Where Postgres is, and how much of it this process may use.
 #[derive(Clone, Debug)]
@@ -238,6 +239,13 @@ fn check_version(key: &JobKey, spec_version: i32) -> Result<(), StoreError> {
 /// The error says where it does not fit and not what stands there: that may be a prompt or a phone number.
 fn read_json<T: DeserializeOwned>(table: &'static str, value: Value) -> Result<T, StoreError> {
     serde_path_to_error::deserialize(value)
+        .map_err(|error| StoreError::Corrupt { table, what: format!("at {}", error.path()) })
+}
+
+/// The same, of JSON that is still text: cheaper, where there is much of it.
+fn read_text<T: DeserializeOwned>(table: &'static str, text: &Encoded) -> Result<T, StoreError> {
+    let mut text = serde_json::Deserializer::from_str(text.0.get());
+    serde_path_to_error::deserialize(&mut text)
         .map_err(|error| StoreError::Corrupt { table, what: format!("at {}", error.path()) })
 }
 

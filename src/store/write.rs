@@ -160,7 +160,7 @@ async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<Vec<Strin
     let written = sqlx::query_scalar!(
         r#"-- write_moves
         with input as materialized (
-          select t.*, s.*
+          select t.shard, t.job_id, t.from_epoch, t.from_sequence, t.events, t.checkpoints, t.birth, t.begins, s.*
           from jsonb_to_recordset($1) as t(shard smallint, job_id text, from_epoch integer, from_sequence integer,
             state jsonb, events jsonb, checkpoints jsonb, birth jsonb, begins text)
           cross join lateral jsonb_to_record(t.state) as s(
@@ -184,14 +184,11 @@ async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<Vec<Strin
           on conflict do nothing
           returning shard, job_id
         ),
-        newborn as materialized (
-          select t.* from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
-        ),
         specified as (
           insert into longhaul.job_spec (shard, job_id, sent, spec, fingerprint, labels, traceparent)
-          select t.shard, t.job_id, t.birth -> 'sent', t.birth -> 'spec', (t.birth ->> 'fingerprint')::bytea,
-            t.birth -> 'spec' -> 'labels', t.birth ->> 'traceparent'
-          from newborn t
+          select t.shard, t.job_id, s.sent, s.spec, s.fingerprint, s.spec -> 'labels', s.traceparent
+          from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
+          cross join lateral jsonb_to_record(t.birth) as s(sent jsonb, spec jsonb, fingerprint bytea, traceparent text)
         ),
         -- The row, only if it is as it was read. An override of the lease belongs to one attempt.
         moved as (
@@ -208,10 +205,15 @@ async fn write_moves(tx: &mut PgConnection, input: &Encoded) -> Result<Vec<Strin
           from input t
           where t.birth is null and j.shard = t.shard and j.job_id = t.job_id
             and j.epoch = t.from_epoch and j.last_sequence = t.from_sequence
-          returning t.*
+          returning t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.executor_id, t.epoch, t.updated_at,
+            t.begins, t.events, t.checkpoints
         ),
         done as materialized (
-          select * from newborn union all select * from moved
+          select * from moved
+          union all
+          select t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.executor_id, t.epoch, t.updated_at,
+            t.begins, t.events, t.checkpoints
+          from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
         ),
         -- Its history.
         told as (

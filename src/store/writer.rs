@@ -256,7 +256,7 @@ impl Store {
 
     /// The writer waits for no lock for long, since everybody waits for the writer, and plans each statement once:
     /// its statements are few and their plans depend on no value, but beside many jobs Postgres would plan them anew each time.
-    /// Since the plan may be made on empty tables and used on large ones, it is always to go by the keys of the rows.
+    /// Since the plan may be made on nearly empty tables and used on large ones, nothing may seem cheaper than a look by key.
     fn writer_options(&self) -> PgConnectOptions {
         self.options.clone().options([
             ("lock_timeout", "250ms"),
@@ -264,6 +264,10 @@ impl Store {
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
+            ("seq_page_cost", "0"),
+            ("random_page_cost", "0"),
+            ("cpu_index_tuple_cost", "0"),
+            ("cpu_operator_cost", "0.0001"),
         ])
     }
 }

@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 use sqlx::{Connection as _, PgConnection};
 
 use super::{Claim, Op, Work};
@@ -16,8 +15,8 @@ use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Refusal, Transition};
 use crate::store::claim::{Claimable, Claims, claim_rows};
-use crate::store::write::{Written, write};
-use crate::store::{StoreError, ledger, read_json, unless_it_panics};
+use crate::store::write::{Encoded, Written, write};
+use crate::store::{StoreError, ledger, read_text, unless_it_panics};
 
 /// Operations that go together.
 #[derive(Default)]
@@ -61,7 +60,7 @@ struct Seen {
 }
 
 struct Row {
-    state: Value,
+    state: Encoded,
     holder_lives: bool,
 }
 
@@ -134,7 +133,7 @@ impl Batch {
         let found = sqlx::query!(
             r#"-- lock_batch
             with locked as materialized (
-              select j.job_id, to_jsonb(j) as state,
+              select j.job_id, to_json(j) as state,
                 exists (select from longhaul.executor e
                   where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
               from longhaul.job j
@@ -143,7 +142,7 @@ impl Batch {
               for update of j skip locked
             )
             -- One row at least, which tells the time.
-            select longhaul.now() as "now!", l.job_id as "job_id?", l.state, l.holder_lives,
+            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
               (select e.lease_expires_at from longhaul.executor e
                 where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
             from (select) one left join locked l on true"#,
@@ -224,7 +223,7 @@ fn decide(op: &Op, seen: &Seen) -> Fate {
 impl Seen {
     fn decide_locked(&self, op: &Op, decide: impl FnOnce(JobState, bool) -> Fate) -> Fate {
         let Some(row) = self.rows.get(op.key.job_id()) else { return Fate::Locked };
-        match read_json("job", row.state.clone()) {
+        match read_text("job", &row.state) {
             Ok(from) => decide(from, row.holder_lives),
             Err(error) => Fate::Still(Err(error)),
         }
