@@ -15,6 +15,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -45,8 +46,15 @@ const LOCKED_MAX: Duration = Duration::from_secs(6);
 /// A connection that was not used for so long is tried before it is trusted.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// The way to the writer.
+/// So many batches are under way at once: while one is made durable, Postgres works on another.
+const LANES: usize = 2;
+
+/// The way to the writer: a lane for each job, so that what is done to one keeps its order.
 pub(super) struct Writer {
+    lanes: [Lane; LANES],
+}
+
+struct Lane {
     queue: mpsc::Sender<Item>,
     /// Until the loop takes it.
     arrivals: Mutex<Option<mpsc::Receiver<Item>>>,
@@ -92,18 +100,41 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl Default for Writer {
     fn default() -> Self {
-        let (queue, arrivals) = mpsc::channel(QUEUE_MAX);
-        Self { queue, arrivals: Mutex::new(Some(arrivals)) }
+        let lane = |_| {
+            let (queue, arrivals) = mpsc::channel(QUEUE_MAX);
+            Lane { queue, arrivals: Mutex::new(Some(arrivals)) }
+        };
+        Self { lanes: std::array::from_fn(lane) }
+    }
+}
+
+impl Writer {
+    fn lane_of(&self, key: &JobKey) -> &Lane {
+        let number = key.wake_number() % LANES as u64;
+        &self.lanes[number as usize]
     }
 }
 
 impl Store {
     /// Writes what arrives until told to stop, and then what has arrived by then.
     pub async fn write_batches(&self, stop: CancellationToken) {
-        let taken = self.writer.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut arrivals) = taken else {
-            unreachable!("a store has one writer, which its server runs once")
-        };
+        let lanes = self.writer.lanes.iter().map(|lane| {
+            let taken = lane.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Some(arrivals) = taken else {
+                unreachable!("a store has one writer, which its server runs once")
+            };
+            let (store, stop) = (self.clone(), stop.clone());
+            async move { store.write_lane(arrivals, stop).await }
+        });
+        let mut lanes: JoinSet<()> = lanes.collect();
+        while let Some(ended) = lanes.join_next().await {
+            if let Err(error) = ended {
+                std::panic::resume_unwind(error.into_panic());
+            }
+        }
+    }
+
+    async fn write_lane(&self, mut arrivals: mpsc::Receiver<Item>, stop: CancellationToken) {
         let mut line = WriterLine { options: self.writer_options(), connection: None };
         let mut waiting = VecDeque::new();
         loop {
@@ -140,24 +171,30 @@ impl Store {
         work: Work,
         lines: Vec<Line>,
     ) -> Result<Option<Box<Moved>>, StoreError> {
+        let lane = self.writer.lane_of(key);
         let key = key.clone();
         let arrived_at = Instant::now();
         let op = |answer| Op { key, work, lines, arrived_at, was_locked: false, answer };
-        self.ask_writer(|answer| Item::Op(Box::new(op(answer)))).await
+        self.ask_writer(lane, |answer| Item::Op(Box::new(op(answer)))).await
     }
 
     /// Has jobs claimed with the next batch.
     pub(super) async fn claim_soon(&self, request: ClaimRequest) -> Result<Claims, StoreError> {
-        self.ask_writer(|answer| Item::Claim(Claim { request, answer })).await
+        let [lane, ..] = &self.writer.lanes;
+        self.ask_writer(lane, |answer| Item::Claim(Claim { request, answer })).await
     }
 
-    async fn ask_writer<T>(&self, item: impl FnOnce(Answer<T>) -> Item) -> Result<T, StoreError> {
+    async fn ask_writer<T>(
+        &self,
+        lane: &Lane,
+        item: impl FnOnce(Answer<T>) -> Item,
+    ) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         let item = item(answer);
         bounded(async {
             // It is gone only when the server is.
             let gone = || StoreError::Unavailable(sqlx::Error::PoolClosed);
-            self.writer.queue.send(item).await.map_err(|_gone| gone())?;
+            lane.queue.send(item).await.map_err(|_gone| gone())?;
             answered.await.unwrap_or_else(|_gone| Err(gone()))
         })
         .await
