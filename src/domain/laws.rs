@@ -217,6 +217,9 @@ impl<'a> Life<'a> {
         check_history(before, &transition)?;
         check_notices(&transition, self.spec)?;
         prop_assert!(after.epoch >= before.epoch && after.revision >= before.revision);
+        // What is decided without the lock is written only where these are as they were read.
+        let version = |state: &JobState| (state.epoch, state.last_sequence, state.run_at);
+        prop_assert!(version(after) != version(before), "a change that a reader could miss");
         for checkpoint in &transition.checkpoints {
             let key = (checkpoint.step, checkpoint.revision);
             prop_assert!(self.checkpoints.insert(key), "step {key:?} was checkpointed twice");

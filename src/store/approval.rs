@@ -1,15 +1,16 @@
 //! Approvals: every door's decision goes through `decide`, and a link's page is read here.
 //!
-//! How an approval stands and who has voted is read after the job's row is locked, by statements of their own,
-//! so that they see what was committed while the lock was waited for.
+//! How an approval stands and who has voted is read after the job's row was read or locked, by a statement of its own,
+//! so that it sees what was committed before; what is committed later changes the row, and is noticed by that.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::control::{Request, find_answer};
-use super::transition::{Acted, lock};
-use super::{Store, StoreError, check_version, read_json, retried};
+use super::transition::{Acted, lock, look};
+use super::{Store, StoreError, bounded, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
 use crate::domain::decide::meant_approval;
 use crate::domain::event::Decision;
@@ -78,7 +79,32 @@ impl Store {
         request: Option<&Request>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
+        if request.is_none()
+            && let Some(acted) = self.decide_unlocked(key, vote, claimer).await?
+        {
+            return Ok(acted);
+        }
         retried(|| self.decide_once(key, vote, request, claimer)).await
+    }
+
+    /// Without the lock, if nothing else happens to the job meanwhile: each vote changes its row.
+    async fn decide_unlocked(
+        &self,
+        key: &JobKey,
+        vote: &Vote,
+        claimer: Option<ExecutorId>,
+    ) -> Result<Option<Acted>, StoreError> {
+        let (seen, ballot) = bounded(async {
+            let mut connection = self.pool.acquire().await?;
+            let seen = look(&mut connection, key, claimer).await?;
+            let meant = meant_approval(&seen.state, vote.approval_id)?;
+            let ballot = read_ballot(&mut connection, key, meant, vote).await?;
+            Ok::<_, StoreError>((seen, ballot))
+        })
+        .await?;
+        let action = Action::Vote(ballot);
+        let decided = state::next(&seen.state, &seen.spec, action, &vote.voter, seen.now);
+        self.commit_unlocked(key, seen, decided).await
     }
 
     async fn decide_once(
@@ -99,18 +125,7 @@ impl Store {
                 return self.commit(tx, key, locked, Err(refusal), request).await;
             }
         };
-        let (approval_id, status) = read_approval(&mut tx, key, meant).await?;
-        let votes = read_decisions(&mut tx, key, approval_id).await?;
-        let ballot = Ballot {
-            approval_id,
-            status,
-            votes: votes.into_iter().map(|vote| (vote.voter, vote.verdict)).collect(),
-            verdict: vote.verdict,
-            voter: vote.voter.clone(),
-            door: vote.door,
-            comment: vote.comment.clone(),
-        };
-        let action = Action::Vote(ballot);
+        let action = Action::Vote(read_ballot(&mut tx, key, meant, vote).await?);
         let decided = state::next(&locked.state, &locked.spec, action, &vote.voter, locked.now);
         self.commit(tx, key, locked, decided, request).await
     }
@@ -185,16 +200,20 @@ impl LinkedApproval {
     }
 }
 
-async fn read_approval(
+async fn read_ballot(
     tx: &mut PgConnection,
     key: &JobKey,
     meant: Option<ApprovalId>,
-) -> Result<(ApprovalId, ApprovalStatus), StoreError> {
+    vote: &Vote,
+) -> Result<Ballot, StoreError> {
     let row = sqlx::query!(
-        "-- read_approval
-        select approval_id, status from longhaul.approval
-        where shard = $1 and job_id = $2 and ($3::uuid is null or approval_id = $3)
-        limit 1",
+        r#"-- read_ballot
+        select a.approval_id, a.status,
+          (select coalesce(jsonb_agg(jsonb_build_array(d.voter, d.verdict)), '[]') from longhaul.decision d
+           where d.shard = a.shard and d.job_id = a.job_id and d.approval_id = a.approval_id) as "votes!: Json<Vec<(String, Verdict)>>"
+        from longhaul.approval a
+        where a.shard = $1 and a.job_id = $2 and ($3::uuid is null or a.approval_id = $3)
+        limit 1"#,
         key.shard(),
         key.job_id(),
         meant.map(|approval_id| approval_id.0),
@@ -205,7 +224,15 @@ async fn read_approval(
         let approval_id = meant.unwrap_or(ApprovalId(Uuid::nil()));
         StoreError::ApprovalNotFound { key: key.clone(), approval_id }
     })?;
-    Ok((ApprovalId(row.approval_id), word("approval", &row.status)?))
+    Ok(Ballot {
+        approval_id: ApprovalId(row.approval_id),
+        status: word("approval", &row.status)?,
+        votes: row.votes.0,
+        verdict: vote.verdict,
+        voter: vote.voter.clone(),
+        door: vote.door,
+        comment: vote.comment.clone(),
+    })
 }
 
 /// The votes of an approval, oldest first.

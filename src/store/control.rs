@@ -7,8 +7,8 @@
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::transition::{Acted, lock};
-use super::{Store, StoreError, read_json, retried};
+use super::transition::{Acted, lock, look};
+use super::{Store, StoreError, bounded, read_json, retried};
 use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::state::{self, Action, Refusal, Transition};
 
@@ -78,7 +78,29 @@ impl Store {
         request: Option<&Request>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
+        if request.is_none()
+            && let Some(acted) = self.control_unlocked(key, action.clone(), actor, claimer).await?
+        {
+            return Ok(acted);
+        }
         retried(|| self.control_once(key, action.clone(), actor, request, claimer)).await
+    }
+
+    /// Without the lock, if nothing else happens to the job meanwhile.
+    async fn control_unlocked(
+        &self,
+        key: &JobKey,
+        action: Action,
+        actor: &str,
+        claimer: Option<ExecutorId>,
+    ) -> Result<Option<Acted>, StoreError> {
+        let seen = bounded(async {
+            let mut connection = self.pool.acquire().await?;
+            look(&mut connection, key, claimer).await
+        })
+        .await?;
+        let decided = state::next(&seen.state, &seen.spec, action, actor, seen.now);
+        self.commit_unlocked(key, seen, decided).await
     }
 
     async fn control_once(

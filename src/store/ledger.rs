@@ -6,10 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-use sqlx::PgConnection;
 
 use super::claim::Claimed;
-use super::write::encode;
 use super::writer::Work;
 use super::{Store, StoreError};
 use crate::domain::id::{AttemptId, CallId, ExecutorId, JobKey};
@@ -162,50 +160,6 @@ impl Line {
             }
         }
     }
-}
-
-/// Writes what is known of calls: beside that of a call that begins, each by its own id and without a guard,
-/// since it was spent whoever holds the job now.
-pub(super) async fn write_lines(tx: &mut PgConnection, lines: &[&Line]) -> Result<(), StoreError> {
-    sqlx::query!(
-        "-- write_lines
-        with lines as materialized (
-          select * from jsonb_to_recordset($1) as t(shard smallint, job_id text, call_id uuid, kind text,
-            outcome text, usage jsonb, cost_usd numeric, provider_request_id text, error text, partial_output text,
-            step integer, revision integer, attempt_id uuid, executor_id uuid, epoch integer, model text)
-        ),
-        settled as (
-          update longhaul.model_call m set outcome = t.outcome, settled_at = longhaul.now(), usage = t.usage,
-            cost_usd = t.cost_usd, provider_request_id = t.provider_request_id, error = t.error,
-            partial_output = t.partial_output
-          from lines t
-          where t.kind = 'settled' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
-            and m.outcome in ('started', 'lost')
-        ),
-        noted as (
-          update longhaul.model_call m set partial_output = t.partial_output
-          from lines t
-          where t.kind = 'noted' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
-            and m.outcome = 'started'
-        ),
-        -- It turned out that nothing had to be sent.
-        unsent as (
-          delete from longhaul.model_call m using lines t
-          where t.kind = 'unsent' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
-            and m.outcome = 'started'
-        )
-        -- A further call of an attempt whose lease was found to hold; a try whose reply was lost has written it.
-        insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id, executor_id, epoch,
-          model, started_at)
-        select t.shard, t.job_id, t.call_id, t.step, t.revision, t.attempt_id, t.executor_id, t.epoch, t.model,
-          longhaul.now()
-        from lines t where t.kind = 'started'
-        on conflict do nothing",
-        encode(lines)? as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 /// The text without U+0000, which Postgres cannot hold.

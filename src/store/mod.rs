@@ -307,6 +307,13 @@ impl StoreError {
         is_over || ["08", "53", "57P", "25006"].iter().any(|class| code.starts_with(class))
     }
 
+    /// Whether a lock was not to be had in time.
+    fn is_lock_timeout(&self) -> bool {
+        let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        code.is_some_and(|code| code == "55P03")
+    }
+
     /// As a failure of the environment: a login that went well once is not refused for a fault of ours.
     fn of_the_environment(self) -> Self {
         if let Self::Database(error) = self { Self::Unavailable(error) } else { self }

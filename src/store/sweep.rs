@@ -11,7 +11,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::transition::woken;
-use super::write::{Written, write};
+use super::write::{Written, write_locked};
 use super::{Store, StoreError, bounded, read_json};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{JobState, Lease};
@@ -98,8 +98,8 @@ impl Store {
         }
         let written: Vec<Written<'_>> =
             moves.iter().map(|one| Written::new(&one.key, &one.from, &one.transition)).collect();
-        let spoilt = match write(&mut tx, &written).await {
-            Ok(_) => None,
+        let spoilt = match write_locked(&mut tx, &written).await {
+            Ok(()) => None,
             // The database is away; what it holds is found again.
             Err(error @ StoreError::Unavailable(_)) => return Err(error),
             Err(error) => Some(error),

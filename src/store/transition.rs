@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use serde_json::Value;
 use sqlx::{PgConnection, PgTransaction};
 
 use super::claim::Claimed;
 use super::control::{Request, keep_answer};
 use super::wake::Woken;
-use super::write::{Written, write};
+use super::write::{Written, write_locked};
+use super::writer::{Decided, Work};
 use super::{Store, StoreError, check_version, read_json, retried};
 use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::job::JobState;
@@ -44,6 +46,22 @@ impl Acted {
     pub(super) fn before(state: JobState, changed: bool) -> Self {
         Self { state, changed, claimed: None }
     }
+
+    /// It has changed; where nobody held it before and somebody does now, it was claimed.
+    fn after(
+        key: &JobKey,
+        was_held: bool,
+        state: JobState,
+        spec: Arc<Spec>,
+        traceparent: Option<String>,
+    ) -> Self {
+        let lease = if was_held { None } else { state.lease() };
+        let claimed = lease.map(|lease| {
+            let (key, state) = (key.clone(), state.clone());
+            Box::new(Claimed { key, lease, state, spec, traceparent })
+        });
+        Self { state, changed: true, claimed }
+    }
 }
 
 impl Store {
@@ -67,6 +85,29 @@ impl Store {
         let locked = lock(&mut tx, key, None).await?;
         let decided = state::next(&locked.state, &locked.spec, action, actor, locked.now);
         self.commit(tx, key, locked, decided, None).await
+    }
+
+    /// Has written what was decided about a job that was only read: without the lock, with the next batch.
+    ///
+    /// Answers nothing if the job has changed meanwhile: then it is to be locked.
+    pub(super) async fn commit_unlocked(
+        &self,
+        key: &JobKey,
+        seen: Locked,
+        decided: Result<Option<Transition>, Refusal>,
+    ) -> Result<Option<Acted>, StoreError> {
+        let Some(transition) = decided? else {
+            return Ok(Some(Acted::before(seen.state, false)));
+        };
+        let transition = seen.claimed(transition);
+        let Locked { state: from, spec, traceparent, .. } = seen;
+        let was_held = from.executor_id.is_some();
+        let decided = Decided { from, transition, spec: Arc::clone(&spec) };
+        let written = self.write_soon(key, Work::Decided(Box::new(decided)), Vec::new()).await?;
+        Ok(written.map(|moved| {
+            let state = moved.transition.state;
+            Acted::after(key, was_held, state, spec, traceparent)
+        }))
     }
 
     /// Writes what was decided about a locked job, and the answer if its request has an id; commits, wakes.
@@ -94,21 +135,24 @@ impl Store {
                 return Err(refusal.into());
             }
         };
-        let Locked { state: from, spec, now, traceparent, claimer } = locked;
-        let transition = match claimer {
-            Some(executor_id) => transition.claimed_by(executor_id, &spec, now),
-            None => transition,
-        };
-        write(&mut tx, &[Written::new(key, &from, &transition).beginning(&from, &spec)]).await?;
+        let transition = locked.claimed(transition);
+        let Locked { state: from, spec, traceparent, .. } = locked;
+        let written = Written::new(key, &from, &transition).beginning(&from, &spec);
+        write_locked(&mut tx, &[written]).await?;
         tx.commit().await?;
         self.wake.job_changed(key, woken(&transition));
-        let state = transition.state;
-        let lease = if from.executor_id.is_none() { state.lease() } else { None };
-        let claimed = lease.map(|lease| {
-            let (key, state) = (key.clone(), state.clone());
-            Box::new(Claimed { key, lease, state, spec, traceparent })
-        });
-        Ok(Acted { state, changed: true, claimed })
+        let was_held = from.executor_id.is_some();
+        Ok(Acted::after(key, was_held, transition.state, spec, traceparent))
+    }
+}
+
+impl Locked {
+    /// The transition, and where it makes the job claimable and there is room for it here, the claim as well.
+    fn claimed(&self, transition: Transition) -> Transition {
+        match self.claimer {
+            Some(executor_id) => transition.claimed_by(executor_id, &self.spec, self.now),
+            None => transition,
+        }
     }
 }
 
@@ -123,7 +167,8 @@ pub(super) async fn lock(
     key: &JobKey,
     claimer: Option<ExecutorId>,
 ) -> Result<Locked, StoreError> {
-    let row = sqlx::query!(
+    let row = sqlx::query_as!(
+        Row,
         r#"-- lock_job
         select to_jsonb(j) as "state!", j.spec_version, s.spec, s.traceparent, longhaul.now() as "now!",
           -- An executor whose lease is over begins nothing.
@@ -137,8 +182,44 @@ pub(super) async fn lock(
         claimer.map(|executor_id| executor_id.0),
     )
     .fetch_optional(tx)
-    .await?
-    .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+    .await?;
+    read(row, key, claimer)
+}
+
+/// Reads the same without the lock: what is decided from it is written only if the row is still so.
+pub(super) async fn look(
+    connection: &mut PgConnection,
+    key: &JobKey,
+    claimer: Option<ExecutorId>,
+) -> Result<Locked, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"-- look_at_job
+        select to_jsonb(j) as "state!", j.spec_version, s.spec, s.traceparent, longhaul.now() as "now!",
+          exists (select from longhaul.executor e
+            where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as "claimer_lives!"
+        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
+        where j.shard = $1 and j.job_id = $2"#,
+        key.shard(),
+        key.job_id(),
+        claimer.map(|executor_id| executor_id.0),
+    )
+    .fetch_optional(connection)
+    .await?;
+    read(row, key, claimer)
+}
+
+struct Row {
+    state: Value,
+    spec_version: i32,
+    spec: Value,
+    traceparent: Option<String>,
+    now: DateTime<Utc>,
+    claimer_lives: bool,
+}
+
+fn read(row: Option<Row>, key: &JobKey, claimer: Option<ExecutorId>) -> Result<Locked, StoreError> {
+    let row = row.ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
     check_version(key, row.spec_version)?;
     Ok(Locked {
         state: read_json("job", row.state)?,

@@ -24,9 +24,9 @@ use super::ledger::Line;
 use super::submit::Birth;
 use super::{Store, StoreError, TRIES, bounded};
 use crate::domain::id::JobKey;
-use crate::domain::job::Lease;
+use crate::domain::job::{JobState, Lease};
 use crate::domain::spec::Spec;
-use crate::domain::state::Action;
+use crate::domain::state::{Action, Transition};
 pub(super) use batch::Moved;
 use batch::{Batch, Fate, Outcome};
 
@@ -84,10 +84,26 @@ pub(super) enum Work {
     Submit(Box<Birth>),
     /// Let the holder of its lease move it.
     Move { spec: Arc<Spec>, action: Action },
+    /// Write what was decided without the lock, if the row is still as it was read; else nothing is in the answer.
+    Decided(Box<Decided>),
     /// Begin a further call under its lease.
     Call { lease: Lease, start: Line },
     /// Nothing but lines of the ledger.
     Ledger,
+}
+
+/// A transition that was decided from what was read.
+pub(super) struct Decided {
+    pub(super) from: JobState,
+    pub(super) transition: Transition,
+    pub(super) spec: Arc<Spec>,
+}
+
+impl Decided {
+    fn fate(&self) -> Fate {
+        let (from, transition) = (self.from.clone(), self.transition.clone());
+        Fate::Moves(Box::new(Moved { from, transition, lease_expires_at: None }))
+    }
 }
 
 /// An executor asks for jobs.
@@ -349,7 +365,7 @@ impl Op {
             Work::Move { action: Action::Finish { result, .. }, .. } => {
                 result.output.len() + result.content.len()
             }
-            Work::Move { .. } | Work::Call { .. } | Work::Ledger => 0,
+            Work::Move { .. } | Work::Decided(_) | Work::Call { .. } | Work::Ledger => 0,
         };
         work + lines
     }

@@ -4,7 +4,7 @@
 //! The guard of a running job is its lease: executor, epoch and attempt, compared with the locked row;
 //! a stale one is refused, and only its lines of the ledger are written.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
@@ -15,8 +15,9 @@ use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Refusal, Transition};
 use crate::store::claim::{Claimable, Claims, claim_rows};
-use crate::store::write::{Encoded, Written, write};
-use crate::store::{StoreError, ledger, read_text, unless_it_panics};
+use crate::store::ledger::Line;
+use crate::store::write::{Encoded, Written, not_as_read, write};
+use crate::store::{StoreError, read_text, unless_it_panics};
 
 /// Operations that go together.
 #[derive(Default)]
@@ -45,13 +46,13 @@ pub(super) enum Fate {
 
 /// A transition, and the row it starts from.
 pub(in crate::store) struct Moved {
-    from: JobState,
+    pub(in crate::store) from: JobState,
     pub(in crate::store) transition: Transition,
     /// When the lease of its holder runs out, where a submit made it a running one.
     pub(in crate::store) lease_expires_at: Option<DateTime<Utc>>,
 }
 
-/// What the transaction sees of its jobs, all of which it has locked.
+/// What is seen of the jobs.
 struct Seen {
     now: DateTime<Utc>,
     rows: HashMap<String, Row>,
@@ -59,9 +60,25 @@ struct Seen {
     claimer: Option<(ExecutorId, DateTime<Utc>)>,
 }
 
+/// A row that was looked at, or only the time.
+struct Found {
+    now: DateTime<Utc>,
+    job_id: Option<String>,
+    state: Option<Encoded>,
+    holder_lives: Option<bool>,
+    claimer_lives_until: Option<DateTime<Utc>>,
+}
+
 struct Row {
     state: Encoded,
     holder_lives: bool,
+}
+
+impl Outcome {
+    /// Of a batch that claims nothing.
+    fn of(fates: Vec<Fate>) -> Self {
+        Self { fates, claims: Claims { claimed: Vec::new(), saw_all: true } }
+    }
 }
 
 impl Batch {
@@ -90,47 +107,160 @@ impl Batch {
         }
     }
 
-    /// The transaction.
+    /// Does everything in one commit.
+    ///
+    /// Without locks first, where the guards of the statement are enough: two round trips instead of four.
     pub(super) async fn commit(
         &self,
         connection: &mut PgConnection,
     ) -> Result<Outcome, StoreError> {
+        if self.may_go_without_locks() {
+            match self.write_unlocked(connection).await {
+                // Somebody keeps a row locked; the others are not to wait for that.
+                Err(error) if error.is_lock_timeout() => {}
+                done => return done,
+            }
+        }
+        self.write_locked(connection).await
+    }
+
+    /// A claim has to keep others away between its look and its write, and a call must not begin beside a cancel.
+    fn may_go_without_locks(&self) -> bool {
+        let needs_none = |op: &Op| !op.was_locked && !matches!(op.work, Work::Call { .. });
+        self.claim.is_none() && self.ops.iter().all(needs_none)
+    }
+
+    /// Looks, decides, and writes what is still as it was seen; the rest waits for the next batch.
+    async fn write_unlocked(&self, connection: &mut PgConnection) -> Result<Outcome, StoreError> {
+        let seen = if self.needs_a_look() { Some(self.look(connection).await?) } else { None };
+        let mut fates = self.decide(seen.as_ref());
+        let lines = self.lines(&fates);
+        let moved: Vec<Written<'_>> = self.written(&fates).collect();
+        if moved.is_empty() && lines.is_empty() {
+            drop(moved);
+            let is_locked = fates.iter().any(|fate| matches!(fate, Fate::Locked));
+            // Nothing is left out for the sake of others, so that it can wait for its rows at once.
+            return if is_locked {
+                self.write_locked(connection).await
+            } else {
+                Ok(Outcome::of(fates))
+            };
+        }
+        let written = write(connection, &moved, &lines).await?;
+        drop(moved);
+        for (op, fate) in self.ops.iter().zip(&mut fates) {
+            if matches!(fate, Fate::Moves(_)) && !written.contains(op.key.job_id()) {
+                *fate = op.unwritten();
+            }
+        }
+        Ok(Outcome::of(fates))
+    }
+
+    /// Locks what is free, decides, writes; nobody else has come between.
+    async fn write_locked(&self, connection: &mut PgConnection) -> Result<Outcome, StoreError> {
         let mut tx = connection.begin().await?;
         let (claims, saw_all) = match &self.claim {
             Some(claim) => claim_rows(&mut tx, &claim.request).await?,
             None => (Vec::new(), true),
         };
-        let seen = self.look(&mut tx).await?;
-        let decide = |op| unless_it_panics(|| Ok(decide(op, &seen)));
-        let decided = self.ops.iter().map(decide);
-        let mut fates: Vec<Fate> =
-            decided.map(|fate| fate.unwrap_or_else(|error| Fate::Still(Err(error)))).collect();
-        self.write_lines(&mut tx, &fates).await?;
+        let seen = self.lock(&mut tx).await?;
+        let mut fates = self.decide(Some(&seen));
+        let lines = self.lines(&fates);
         let claimed = claims.iter().map(Claimable::written);
-        let moved = self.ops.iter().zip(&fates).filter_map(|(op, fate)| op.written(fate));
-        let written: Vec<Written<'_>> = claimed.chain(moved).collect();
-        let taken =
-            if written.is_empty() { HashSet::new() } else { write(&mut tx, &written).await? };
-        drop(written);
-        tx.commit().await?;
-        for (op, fate) in self.ops.iter().zip(&mut fates) {
-            if matches!(op.work, Work::Submit(_)) && taken.contains(op.key.job_id()) {
-                *fate = Fate::Still(Ok(None));
+        let moved: Vec<Written<'_>> = claimed.chain(self.written(&fates)).collect();
+        if !moved.is_empty() || !lines.is_empty() {
+            let written = write(&mut tx, &moved, &lines).await?;
+            let is_left = |one: &&Written<'_>| !one.is_birth() && !written.contains(one.job_id());
+            if moved.iter().any(|one| is_left(&one)) {
+                return Err(not_as_read());
+            }
+            drop(moved);
+            for (op, fate) in self.ops.iter().zip(&mut fates) {
+                if matches!(fate, Fate::Moves(_)) && !written.contains(op.key.job_id()) {
+                    *fate = op.unwritten();
+                }
             }
         }
+        tx.commit().await?;
         let claimed = claims.into_iter().map(Claimable::into_claimed).collect();
         Ok(Outcome { fates, claims: Claims { claimed, saw_all } })
     }
 
-    /// Locks the rows of moves that nobody else has locked, in the order everybody locks in.
-    async fn look(&self, tx: &mut PgConnection) -> Result<Seen, StoreError> {
-        let moved = self.ops.iter().filter(|op| match op.work {
-            Work::Move { .. } | Work::Call { .. } => true,
-            Work::Submit(_) | Work::Ledger => false,
-        });
-        let (shards, job_ids): (Vec<i16>, Vec<String>) =
-            moved.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip();
-        let found = sqlx::query!(
+    fn decide(&self, seen: Option<&Seen>) -> Vec<Fate> {
+        let decide = |op| unless_it_panics(|| Ok(decide(op, seen)));
+        let decided = self.ops.iter().map(decide);
+        decided.map(|fate| fate.unwrap_or_else(|error| Fate::Still(Err(error)))).collect()
+    }
+
+    fn written<'a>(&'a self, fates: &'a [Fate]) -> impl Iterator<Item = Written<'a>> {
+        self.ops.iter().zip(fates).filter_map(|(op, fate)| op.written(fate))
+    }
+
+    /// The lines of the ledger that go with what was decided.
+    fn lines(&self, fates: &[Fate]) -> Vec<&Line> {
+        let mut lines = Vec::new();
+        for (op, fate) in self.ops.iter().zip(fates) {
+            if matches!(fate, Fate::Locked) {
+                continue;
+            }
+            lines.extend(&op.lines);
+            if let (Work::Call { start, .. }, Fate::Still(Ok(_))) = (&op.work, fate) {
+                lines.push(start);
+            }
+        }
+        lines
+    }
+
+    fn needs_a_look(&self) -> bool {
+        self.ops.iter().any(|op| match op.work {
+            Work::Submit(_) | Work::Move { .. } | Work::Call { .. } => true,
+            Work::Decided(_) | Work::Ledger => false,
+        })
+    }
+
+    /// The rows to look at.
+    fn looked_at(&self, is_wanted: fn(&Work) -> bool) -> (Vec<i16>, Vec<String>) {
+        let wanted = self.ops.iter().filter(|op| is_wanted(&op.work));
+        wanted.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip()
+    }
+
+    /// Reads the rows of moves; one that somebody may have locked is left out.
+    async fn look(&self, connection: &mut PgConnection) -> Result<Seen, StoreError> {
+        let (shards, job_ids) =
+            self.looked_at(|work| matches!(work, Work::Move { .. } | Work::Decided(_)));
+        let found = sqlx::query_as!(
+            Found,
+            r#"-- look_at_batch
+            with seen as materialized (
+              select j.job_id, to_json(j) as state,
+                exists (select from longhaul.executor e
+                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
+              from longhaul.job j
+              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
+              -- Whoever may have it locked began no earlier than the oldest transaction under way.
+              where j.xmax = '0'::xid
+                or age(j.xmax) > age(xid(pg_snapshot_xmin(pg_current_snapshot())))
+            )
+            -- One row at least, which tells the time.
+            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
+              (select e.lease_expires_at from longhaul.executor e
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
+            from (select) one left join seen l on true"#,
+            &shards,
+            &job_ids,
+            self.claimer().map(|executor_id| executor_id.0),
+        )
+        .fetch_all(connection)
+        .await?;
+        self.seen(found)
+    }
+
+    /// Locks the rows that nobody else has locked, in the order everybody locks in.
+    async fn lock(&self, tx: &mut PgConnection) -> Result<Seen, StoreError> {
+        let (shards, job_ids) =
+            self.looked_at(|work| !matches!(work, Work::Submit(_) | Work::Ledger));
+        let found = sqlx::query_as!(
+            Found,
             r#"-- lock_batch
             with locked as materialized (
               select j.job_id, to_json(j) as state,
@@ -152,6 +282,10 @@ impl Batch {
         )
         .fetch_all(tx)
         .await?;
+        self.seen(found)
+    }
+
+    fn seen(&self, found: Vec<Found>) -> Result<Seen, StoreError> {
         let first = found.first().ok_or(StoreError::Unavailable(sqlx::Error::RowNotFound))?;
         let now = first.now;
         let claimer = self.claimer().zip(first.claimer_lives_until);
@@ -166,22 +300,8 @@ impl Batch {
     fn claimer(&self) -> Option<ExecutorId> {
         self.ops.iter().find_map(|op| match &op.work {
             Work::Submit(birth) => birth.claimer,
-            Work::Move { .. } | Work::Call { .. } | Work::Ledger => None,
+            Work::Move { .. } | Work::Call { .. } | Work::Decided(_) | Work::Ledger => None,
         })
-    }
-
-    async fn write_lines(&self, tx: &mut PgConnection, fates: &[Fate]) -> Result<(), StoreError> {
-        let mut lines = Vec::new();
-        for (op, fate) in self.ops.iter().zip(fates) {
-            if matches!(fate, Fate::Locked) {
-                continue;
-            }
-            lines.extend(&op.lines);
-            if let (Work::Call { start, .. }, Fate::Still(Ok(_))) = (&op.work, fate) {
-                lines.push(start);
-            }
-        }
-        if lines.is_empty() { Ok(()) } else { ledger::write_lines(tx, &lines).await }
     }
 }
 
@@ -194,14 +314,32 @@ impl Op {
                 Some(written.born(birth.row()).beginning(&moved.from, &birth.spec))
             }
             Work::Move { spec, .. } => Some(written.beginning(&moved.from, spec)),
+            Work::Decided(decided) => Some(written.beginning(&moved.from, &decided.spec)),
             Work::Call { .. } | Work::Ledger => None,
+        }
+    }
+
+    /// What becomes of one that was not written, because its row is no longer as it was seen, or there already.
+    fn unwritten(&self) -> Fate {
+        match self.work {
+            Work::Submit(_) | Work::Decided(_) => Fate::Still(Ok(None)),
+            Work::Move { .. } | Work::Call { .. } | Work::Ledger => Fate::Locked,
         }
     }
 }
 
-fn decide(op: &Op, seen: &Seen) -> Fate {
+fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
+    let seen = match (&op.work, seen) {
+        (Work::Ledger, _) => return Fate::Still(Ok(None)),
+        (Work::Decided(decided), None) => return decided.fate(),
+        (Work::Submit(_) | Work::Move { .. } | Work::Call { .. }, None) => return Fate::Locked,
+        (_, Some(seen)) => seen,
+    };
     match &op.work {
         Work::Ledger => Fate::Still(Ok(None)),
+        // Its row is compared with what was read when it is written.
+        Work::Decided(decided) if seen.rows.contains_key(op.key.job_id()) => decided.fate(),
+        Work::Decided(_) => Fate::Locked,
         Work::Submit(birth) => {
             let claimer = seen.claimer.map(|(executor_id, _)| executor_id);
             let (from, transition) = birth.transition(seen.now, claimer);

@@ -1,0 +1,218 @@
+//! The statement that writes transitions, and lines of the ledger, in one go.
+//!
+//! In come transitions and lines as JSON, out come the ids of the jobs that were written: those whose row is as it
+//! was read, and those born under an id that was free. Every part of it reads what was before, so that none depends
+//! on the order of the others. It comes in two sizes, since most transitions concern no people, and a statement costs
+//! by its parts, also by those that do nothing.
+
+use std::collections::HashSet;
+
+use sqlx::PgConnection;
+
+use super::Encoded;
+use crate::store::StoreError;
+
+/// The statement, with what comes after the parts that every transition needs.
+macro_rules! statement {
+    ($name:tt, $more:tt, $transitions:expr, $lines:expr) => {
+        sqlx::query_scalar!(
+            $name
+                + r#"
+            with input as materialized (
+              select t.shard, t.job_id, t.from_epoch, t.from_sequence, t.from_run_at, t.events, t.checkpoints, t.birth, t.begins,
+                t.people, s.*
+              from jsonb_to_recordset($1) as t(shard smallint, job_id text, from_epoch integer, from_sequence integer,
+                from_run_at timestamptz,
+                state jsonb, events jsonb, checkpoints jsonb, birth jsonb, begins text, people jsonb)
+              cross join lateral jsonb_to_record(t.state) as s(
+                status text, reason text, current_step integer, step_count integer, revision integer,
+                retried_from integer, run_at timestamptz, executor_id uuid, epoch integer, attempt_id uuid,
+                attempt integer, attempts integer, first_error_at timestamptz, last_error jsonb, last_sequence integer,
+                pause_requested boolean, paused_from text, approval_id uuid, approvals_asked integer, votes integer,
+                kept_verdict text, deadline_at timestamptz, left_ms bigint, step_started_at timestamptz,
+                updated_at timestamptz, finished_at timestamptz)
+            ),
+            -- A job that is born; an id that is taken stays as it is. In order: who stores the same ids waits, and no circle closes.
+            born as (
+              insert into longhaul.job (shard, job_id, status, reason, current_step, step_count, priority, spec_version,
+                run_at, executor_id, epoch, attempt_id, attempt, last_sequence, approval_id, approvals_asked,
+                deadline_at, step_started_at, created_at, updated_at, finished_at)
+              select t.shard, t.job_id, t.status, t.reason, t.current_step, t.step_count,
+                (t.birth -> 'priority')::integer, (t.birth -> 'spec_version')::integer, t.run_at, t.executor_id,
+                t.epoch, t.attempt_id, t.attempt, t.last_sequence, t.approval_id, t.approvals_asked, t.deadline_at,
+                t.step_started_at, t.updated_at, t.updated_at, t.finished_at
+              from input t where t.birth is not null order by t.shard, t.job_id
+              on conflict do nothing
+              returning shard, job_id
+            ),
+            specified as (
+              insert into longhaul.job_spec (shard, job_id, sent, spec, fingerprint, labels, traceparent)
+              select t.shard, t.job_id, s.sent, s.spec, s.fingerprint, s.spec -> 'labels', s.traceparent
+              from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
+              cross join lateral jsonb_to_record(t.birth) as s(sent jsonb, spec jsonb, fingerprint bytea, traceparent text)
+            ),
+            -- The row, only if it is as it was read. An override of the lease belongs to one attempt.
+            moved as (
+              update longhaul.job j set
+                status = t.status, reason = t.reason, current_step = t.current_step, revision = t.revision,
+                retried_from = t.retried_from, run_at = t.run_at, executor_id = t.executor_id, epoch = t.epoch,
+                lease_expires_at = case when t.attempt_id = j.attempt_id then j.lease_expires_at end,
+                attempt_id = t.attempt_id, attempt = t.attempt, attempts = t.attempts,
+                first_error_at = t.first_error_at, last_error = t.last_error, last_sequence = t.last_sequence,
+                pause_requested = t.pause_requested, paused_from = t.paused_from, approval_id = t.approval_id,
+                approvals_asked = t.approvals_asked, votes = t.votes, kept_verdict = t.kept_verdict,
+                deadline_at = t.deadline_at, left_ms = t.left_ms, step_started_at = t.step_started_at,
+                updated_at = t.updated_at, finished_at = t.finished_at
+              from input t
+              where t.birth is null and j.shard = t.shard and j.job_id = t.job_id
+                and j.epoch = t.from_epoch and j.last_sequence = t.from_sequence
+                and j.run_at is not distinct from t.from_run_at
+              returning t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.executor_id, t.epoch, t.updated_at,
+                t.begins, t.events, t.checkpoints, t.people
+            ),
+            done as materialized (
+              select * from moved
+              union all
+              select t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.executor_id, t.epoch, t.updated_at,
+                t.begins, t.events, t.checkpoints, t.people
+              from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
+            ),
+            -- Its history.
+            told as (
+              insert into longhaul.event (shard, job_id, sequence, occurred_at, kind, status, reason, step,
+                revision, attempt, actor, message, detail)
+              select t.shard, t.job_id, e.* from done t cross join lateral jsonb_to_recordset(t.events) as e(
+                sequence integer, occurred_at timestamptz, kind text, status text, reason text, step integer,
+                revision integer, attempt integer, actor text, message text, detail jsonb)
+            ),
+            -- The results of its finished steps.
+            kept as (
+              insert into longhaul.checkpoint (shard, job_id, step, revision, attempt_id, output, content,
+                citations, usage, cost_usd, model, stop_reason, started_at, finished_at)
+              select t.shard, t.job_id, c.step, c.revision, c.attempt_id, c.result ->> 'output', c.result ->> 'content',
+                c.result -> 'citations', c.result -> 'usage', (c.result ->> 'cost_usd')::numeric, c.result ->> 'model',
+                c.result ->> 'stop_reason', c.started_at, c.finished_at
+              from done t cross join lateral jsonb_to_recordset(t.checkpoints) as c(
+                step integer, revision integer, attempt_id uuid, result jsonb, started_at timestamptz, finished_at timestamptz)
+            ),
+            -- The first call of an attempt that begins carries the attempt's id.
+            begun as (
+              insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id, executor_id, epoch,
+                model, started_at)
+              select t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.attempt_id, t.executor_id, t.epoch,
+                t.begins, t.updated_at
+              from done t
+              where t.begins is not null
+            ),
+            lines as materialized (
+              select * from jsonb_to_recordset($2) as t(shard smallint, job_id text, call_id uuid, kind text,
+                outcome text, usage jsonb, cost_usd numeric, provider_request_id text, error text, partial_output text,
+                step integer, revision integer, attempt_id uuid, executor_id uuid, epoch integer, model text)
+            ),
+            settled as (
+              update longhaul.model_call m set outcome = t.outcome, settled_at = longhaul.now(), usage = t.usage,
+                cost_usd = t.cost_usd, provider_request_id = t.provider_request_id, error = t.error,
+                partial_output = t.partial_output
+              from lines t
+              where t.kind = 'settled' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
+                and m.outcome in ('started', 'lost')
+            ),
+            noted as (
+              update longhaul.model_call m set partial_output = t.partial_output
+              from lines t
+              where t.kind = 'noted' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
+                and m.outcome = 'started'
+            ),
+            -- It turned out that nothing had to be sent.
+            unsent as (
+              delete from longhaul.model_call m using lines t
+              where t.kind = 'unsent' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
+                and m.outcome = 'started'
+            ),
+            -- A further call of an attempt whose lease was found to hold; a try whose reply was lost has written it.
+            continued as (
+              insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id, executor_id, epoch,
+                model, started_at)
+              select t.shard, t.job_id, t.call_id, t.step, t.revision, t.attempt_id, t.executor_id, t.epoch, t.model,
+                longhaul.now()
+              from lines t where t.kind = 'started'
+              on conflict do nothing
+            )"# + $more
+                + r#"
+            select job_id as "job_id!" from done"#,
+            $transitions as _,
+            $lines as _,
+        )
+    };
+}
+
+/// Writes transitions that concern nobody, and lines.
+pub(super) async fn write_moves(
+    connection: &mut PgConnection,
+    transitions: Encoded,
+    lines: Encoded,
+) -> Result<HashSet<String>, StoreError> {
+    let written = statement!("-- write_moves", "", transitions, lines);
+    Ok(written.fetch_all(connection).await?.into_iter().collect())
+}
+
+/// Writes transitions some of which ask, close, count or tell, and lines.
+pub(super) async fn write_moves_and_people(
+    connection: &mut PgConnection,
+    transitions: Encoded,
+    lines: Encoded,
+) -> Result<HashSet<String>, StoreError> {
+    let written = statement!(
+        "-- write_moves_and_people",
+        r#",
+        told_people as materialized (
+          select t.shard, t.job_id, t.revision, t.updated_at, p.*
+          from done t cross join lateral jsonb_to_record(t.people) as p(
+            asked jsonb, closed jsonb, vote jsonb, links jsonb, outbox jsonb, supersedes_notices boolean)
+        ),
+        -- The approval that is closed.
+        closed as (
+          update longhaul.approval a set status = t.closed ->> 1, closed_at = t.updated_at
+          from told_people t
+          where t.closed is not null and a.shard = t.shard and a.job_id = t.job_id and a.status = 'pending'
+            and a.approval_id = (t.closed ->> 0)::uuid
+        ),
+        -- The approval that is asked, and its links.
+        asked as (
+          insert into longhaul.approval (shard, job_id, approval_id, step, revision, status, quorum, asked_at)
+          select t.shard, t.job_id, (t.asked -> 1 ->> 'approval_id')::uuid, (t.asked ->> 0)::integer, t.revision,
+            'pending', (t.asked -> 1 ->> 'quorum')::integer, t.updated_at
+          from told_people t where t.asked is not null
+        ),
+        linked as (
+          insert into longhaul.approval_link (shard, job_id, token_hash, approval_id, approver, verdict, created_at)
+          select t.shard, t.job_id, l.token_hash, (t.asked -> 1 ->> 'approval_id')::uuid, l.approver, l.verdict, t.updated_at
+          from told_people t cross join lateral jsonb_to_recordset(t.links) as l(token_hash bytea, approver text, verdict text)
+        ),
+        voted as (
+          insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, comment, decided_at)
+          select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.*
+          from told_people t cross join lateral jsonb_to_record(t.vote -> 1) as v(
+            voter text, verdict text, door text, comment text, decided_at timestamptz)
+          where t.vote is not null
+        ),
+        -- Who no longer needs to be told, and who does.
+        superseded as (
+          update longhaul.outbox o set delivery = 'superseded', tokens = null, updated_at = t.updated_at
+          from told_people t
+          where t.supersedes_notices and o.shard = t.shard and o.job_id = t.job_id and o.delivery = 'pending'
+        ),
+        announced as (
+          insert into longhaul.outbox (shard, job_id, notice_id, sequence, kind, recipient, approval_id,
+            tokens, due_at, created_at, updated_at)
+          select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient,
+            case when n.kind = 'approval_requested' then (t.asked -> 1 ->> 'approval_id')::uuid end,
+            n.tokens, t.updated_at, t.updated_at, t.updated_at
+          from told_people t cross join lateral jsonb_to_recordset(t.outbox) as n(
+            notice_id uuid, sequence integer, kind text, recipient text, tokens jsonb)
+        )"#,
+        transitions,
+        lines
+    );
+    Ok(written.fetch_all(connection).await?.into_iter().collect())
+}
