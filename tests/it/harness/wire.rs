@@ -1,5 +1,6 @@
 //! The wire between a server and Postgres, which can lose what Postgres answers to a commit.
 //!
+//! A commit is one that is said, or a write outside a transaction, which commits by itself.
 //! It forwards bytes from a TCP port to the socket of the database. Told to lose the next commit, it lets that through,
 //! waits until Postgres has answered, and breaks the connection instead of passing the answer on:
 //! what was committed has happened, and whoever asked does not know it.
@@ -76,7 +77,7 @@ impl Wire {
 /// Carries bytes both ways until one side ends, or an answer is lost.
 async fn carry(mut client: TcpStream, mut server: UnixStream, losing: Arc<Losing>) {
     let (mut asked, mut answered) = (vec![0; 64 << 10], vec![0; 64 << 10]);
-    let mut has_said = false;
+    let (mut has_said, mut talk) = (false, Talk::default());
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
@@ -87,7 +88,7 @@ async fn carry(mut client: TcpStream, mut server: UnixStream, losing: Arc<Losing
                 let loses = |left: &AtomicUsize| {
                     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok()
                 };
-                let commits = says(b"COMMIT");
+                let commits = talk.commits(&asked[..count]);
                 if commits && loses(&losing.undone) || server.write_all(&asked[..count]).await.is_err() {
                     return;
                 }
@@ -106,5 +107,38 @@ async fn carry(mut client: TcpStream, mut server: UnixStream, losing: Arc<Losing
                 }
             }
         }
+    }
+}
+
+/// What is known of a session from what was said in it.
+#[derive(Default)]
+struct Talk {
+    is_in_transaction: bool,
+    /// The names of its statements that write.
+    writing: Vec<Vec<u8>>,
+}
+
+impl Talk {
+    /// Whether this commits, which it may only do once it has been prepared.
+    fn commits(&mut self, said: &[u8]) -> bool {
+        let find = |what: &[u8]| said.windows(what.len()).position(|at| at == what);
+        if let Some(at) = find(b"\0-- write_moves") {
+            // A message to prepare: the name of the statement, its end, the text.
+            let name = said[..at].iter().rev().take_while(|byte| byte.is_ascii_graphic());
+            let mut name: Vec<u8> = name.copied().collect();
+            name.reverse();
+            self.writing.push([b"\0", &name[..], b"\0"].concat());
+            return false;
+        }
+        if find(b"COMMIT").is_some() {
+            self.is_in_transaction = false;
+            return true;
+        }
+        if find(b"ROLLBACK").is_some() {
+            self.is_in_transaction = false;
+        } else if find(b"BEGIN").is_some() {
+            self.is_in_transaction = true;
+        }
+        !self.is_in_transaction && self.writing.iter().any(|name| find(name).is_some())
     }
 }
