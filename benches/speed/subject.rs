@@ -21,6 +21,7 @@ pub struct Subject {
     pub servers: Vec<Served>,
     pub clients: Vec<Client>,
     pub pool: PgPool,
+    in_flight: usize,
 }
 
 impl Subject {
@@ -52,17 +53,22 @@ impl Subject {
         for server in servers.iter().cycle().take(CONNECTIONS.max(count)) {
             clients.push(server.client().await?);
         }
-        Ok(Self { database: database.to_owned(), servers, clients, pool })
+        Ok(Self { database: database.to_owned(), servers, clients, pool, in_flight: 64 })
     }
 
-    /// Submits for so long with 64 in flight.
+    /// Submits for so long with as many in flight, 64 if nothing else was said.
     pub async fn saturate(&self, span: Duration, make: fn() -> SubmitJobRequest) -> Result<Load> {
-        load::saturate(&self.clients, 64, span, make).await
+        load::saturate(&self.clients, self.in_flight, span, make).await
     }
 
     /// The same, until the jobs have completed.
     pub async fn complete(&self, span: Duration, make: fn() -> SubmitJobRequest) -> Result<Load> {
-        load::saturate_and_complete(&self.clients, 64, span, make).await
+        load::saturate_and_complete(&self.clients, self.in_flight, span, make).await
+    }
+
+    /// The same subject, with so many in flight.
+    pub fn with_in_flight(self, in_flight: usize) -> Self {
+        Self { in_flight, ..self }
     }
 
     /// Ends the servers and drops the database.

@@ -9,10 +9,11 @@ use sqlx::types::Json;
 
 use super::StoreError;
 use super::approval::word;
-use crate::domain::event::{Detail, Event};
+use crate::domain::event::{Detail, Event, EventKind};
 use crate::domain::id::JobKey;
 use crate::domain::job::{Citation, Reason};
 use crate::domain::money::{Usage, Usd};
+use crate::domain::state::{Checkpoint, Transition};
 
 /// The most characters of an output that an event carries.
 pub const OUTPUT_CHARS_MAX: i32 = 16 << 10;
@@ -49,6 +50,41 @@ pub struct FinishedStep {
     pub started_at: Option<DateTime<Utc>>,
 }
 
+impl StoredEvent {
+    /// What a transition tells, as a read would find it.
+    pub(super) fn told_by(transition: &Transition) -> Vec<Arc<Self>> {
+        let finished = |event: &Event| {
+            let is_of = |done: &&Checkpoint| {
+                (done.step, done.revision) == (event.step, event.revision)
+                    && event.kind == EventKind::StepFinished
+            };
+            transition.checkpoints.iter().find(is_of).map(FinishedStep::of)
+        };
+        let told = transition.events.iter();
+        told.map(|event| Arc::new(Self { event: event.clone(), finished: finished(event) }))
+            .collect()
+    }
+}
+
+impl FinishedStep {
+    fn of(done: &Checkpoint) -> Self {
+        let started_at = Some(done.started_at);
+        let Some(result) = &done.result else { return Self { started_at, ..Self::default() } };
+        let end = result.output.char_indices().nth(OUTPUT_CHARS_MAX as usize);
+        let output = end.map_or(result.output.as_str(), |(end, _)| &result.output[..end]);
+        Self {
+            output: Some(output.to_owned()),
+            output_cut: end.is_some(),
+            citations: result.citations.clone(),
+            usage: Some(result.usage),
+            cost_usd: result.cost_usd,
+            model: Some(result.model.clone()),
+            stop_reason: Some(result.stop_reason.clone()),
+            started_at,
+        }
+    }
+}
+
 /// A page of a job's history.
 #[derive(Clone, Debug)]
 pub struct History {
@@ -58,6 +94,17 @@ pub struct History {
     pub last_sequence: i32,
     /// Whether the job had ended, in the same snapshot.
     pub has_ended: bool,
+}
+
+impl History {
+    /// What a transition adds to it, as a read would find it.
+    pub(super) fn told_by(transition: &Transition) -> Self {
+        Self {
+            events: StoredEvent::told_by(transition),
+            last_sequence: transition.state.last_sequence,
+            has_ended: transition.state.finished_at.is_some(),
+        }
+    }
 }
 
 /// Up to so many events after a sequence.

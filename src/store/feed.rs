@@ -92,6 +92,37 @@ impl Feeds {
         }
     }
 
+    /// How often a job that is followed was said to have changed.
+    pub(super) fn wakes(&self, key: &JobKey) -> Option<u64> {
+        self.find(key).map(|feed| feed.news.borrow().wakes)
+    }
+
+    /// Gives what a commit of this process wrote to who follows the job, without a read.
+    ///
+    /// `wakes` is what was known before the commit: where more was heard since, somebody else may have written as well,
+    /// and who follows is only woken.
+    pub(super) fn tell(&self, key: &JobKey, wakes: u64, after: i32, history: History) {
+        let Some(feed) = self.find(key) else { return };
+        let page = Page { after, as_of: wakes + 1, history };
+        let mut kept = feed.lock_kept();
+        feed.news.send_modify(|news| {
+            news.wakes += 1;
+            if news.wakes == page.as_of {
+                news.last_sequence = news.last_sequence.max(page.history.last_sequence);
+                match &mut kept.recent {
+                    Some(recent) => recent.add(&page),
+                    none => *none = Some(Recent::of(&page)),
+                }
+            }
+        });
+    }
+
+    fn find(&self, key: &JobKey) -> Option<Arc<Feed>> {
+        let followed = self.lock();
+        let feeds = followed.get(&key.wake_number())?;
+        feeds.iter().find(|known| known.feed.key == *key).map(|known| Arc::clone(&known.feed))
+    }
+
     /// Wakes who follows the job with this number.
     pub(super) fn wake(&self, number: u64) {
         let feeds = |followed: &Vec<Followed>| {

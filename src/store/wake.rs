@@ -90,9 +90,14 @@ impl Wake {
 
     /// Says, after the commit, that a job changed: here at once, elsewhere within some milliseconds.
     pub fn job_changed(&self, key: &JobKey, woken: Woken) {
+        self.feeds.wake(key.wake_number());
+        self.note_change(key, woken);
+    }
+
+    /// The same where who follows the job has been told already.
+    pub(super) fn note_change(&self, key: &JobKey, woken: Woken) {
         let number = key.wake_number();
         self.wake_here(woken, [number]);
-        self.feeds.wake(number);
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.work |= woken.work;
         pending.notices |= woken.notices;
@@ -106,10 +111,12 @@ impl Wake {
         let flags = words.next().unwrap_or_default();
         let woken = Woken { work: flags.starts_with('1'), notices: flags.ends_with('1') };
         let own = format!("{TOKEN_MARK}{:x}", self.token);
-        let is_own = words.clone().next() == Some(own.as_str());
+        // Whoever is concerned here was woken by the commit itself.
+        if words.clone().next() == Some(own.as_str()) {
+            return;
+        }
         let jobs = words.filter_map(|word| u64::from_str_radix(word, 16).ok());
-        // Who follows a job here was woken by the commit itself, and would read for nothing.
-        jobs.clone().filter(|_| !is_own).for_each(|number| self.feeds.wake(number));
+        jobs.clone().for_each(|number| self.feeds.wake(number));
         self.wake_here(woken, jobs);
     }
 

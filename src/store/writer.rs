@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{ClaimRequest, Claims, set_aside_first};
+use super::event::History;
 use super::ledger::Line;
 use super::submit::Birth;
 use super::{Store, StoreError, TRIES, bounded};
@@ -218,8 +219,9 @@ impl Store {
 
     /// Writes a batch and answers its callers; what somebody else has locked comes back.
     async fn write_batch(&self, line: &mut WriterLine, batch: Batch) -> Vec<Op> {
+        let wakes = self.wakes(&batch);
         let error = match self.commit_batch(line, &batch).await {
-            Ok(outcome) => return self.answer(batch, outcome),
+            Ok(outcome) => return self.answer(batch, outcome, &wakes),
             Err(error) => error,
         };
         if batch.len() == 1 || error.is_of_the_connection() {
@@ -229,8 +231,9 @@ impl Store {
         tracing::debug!(%error, size = batch.len(), "a batch was spoilt; it goes one by one");
         let mut locked = Vec::new();
         for single in batch.into_singles() {
+            let wakes = self.wakes(&single);
             match self.commit_batch(line, &single).await {
-                Ok(outcome) => locked.extend(self.answer(single, outcome)),
+                Ok(outcome) => locked.extend(self.answer(single, outcome, &wakes)),
                 Err(error) => Self::refuse(line, single, error).await,
             }
         }
@@ -278,10 +281,15 @@ impl Store {
         }
     }
 
-    /// Tells every caller its fate.
-    fn answer(&self, batch: Batch, outcome: Outcome) -> Vec<Op> {
+    /// How often each of its jobs that is followed was said to have changed.
+    fn wakes(&self, batch: &Batch) -> Vec<Option<u64>> {
+        batch.ops.iter().map(|op| self.wake.feeds().wakes(&op.key)).collect()
+    }
+
+    /// Tells every caller its fate, and who follows a job what was written.
+    fn answer(&self, batch: Batch, outcome: Outcome, wakes: &[Option<u64>]) -> Vec<Op> {
         let mut locked = Vec::new();
-        for (op, fate) in batch.ops.into_iter().zip(outcome.fates) {
+        for ((op, fate), wakes) in batch.ops.into_iter().zip(outcome.fates).zip(wakes) {
             let answered = match fate {
                 Fate::Locked if op.arrived_at.elapsed() < LOCKED_MAX => {
                     locked.push(Op { was_locked: true, ..op });
@@ -290,7 +298,16 @@ impl Store {
                 Fate::Locked => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
                 Fate::Still(answered) => answered,
                 Fate::Moves(moved) => {
-                    self.wake.job_changed(&op.key, super::transition::woken(&moved.transition));
+                    let woken = super::transition::woken(&moved.transition);
+                    match wakes {
+                        Some(wakes) => {
+                            let after = moved.from.last_sequence;
+                            let history = History::told_by(&moved.transition);
+                            self.wake.feeds().tell(&op.key, *wakes, after, history);
+                            self.wake.note_change(&op.key, woken);
+                        }
+                        None => self.wake.job_changed(&op.key, woken),
+                    }
                     Ok(Some(moved))
                 }
             };

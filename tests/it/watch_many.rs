@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use longhaul::rpc::proto::{
     Event, EventKind, JobStatus, WatchJobResponse, watch_job_response::Content,
 };
+use serde_json::json;
 use tonic::{Code, Streaming};
 
 use crate::harness::{
-    Client, NOBODY, PATIENCE, Rig, Told, cancel, events_until_end, job, pause, resume, wait,
+    Client, NOBODY, PATIENCE, Rig, Told, approval, approve, cancel, events_until_end, job, pause,
+    resume, run, wait,
 };
 
 const WATCHERS: usize = 20;
@@ -105,7 +107,7 @@ async fn let_looks_pass(client: &Client, job_id: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_is_read_once_for_all_who_watch_the_job_and_silence_not_at_all() {
     let rig = rig_told(&[LOG_STATEMENTS]).await;
-    let server = rig.serve().await;
+    let (server, other) = (rig.serve().await, rig.serve().await);
     server.client.submit(job("read-once", [wait(3600)])).await;
     server.client.submit(job("read-beside", [wait(3600)])).await;
     let mut streams = watch_all(&server.client, "read-once").await;
@@ -117,15 +119,39 @@ async fn an_event_is_read_once_for_all_who_watch_the_job_and_silence_not_at_all(
     assert_eq!(silent, before, "nothing happened");
     for round in 1..=10 {
         let action = if round % 2 == 1 { pause() } else { resume() };
-        assert!(server.client.control("read-once", action).await);
+        assert!(other.client.control("read-once", action).await);
         next_of_all(&mut streams).await;
         assert_eq!(reads(&rig, "read-once").await - before.0, round);
     }
     let_looks_pass(&server.client, "read-looks-3").await;
     let after = (reads(&rig, "read-once").await, reads(&rig, "read-beside").await);
     assert_eq!(after, (before.0 + 10, before.1), "what was heard is not looked for again");
+    for action in [pause(), resume()] {
+        assert!(server.client.control("read-once", action).await);
+        next_of_all(&mut streams).await;
+    }
+    assert_eq!(reads(&rig, "read-once").await, after.0, "what is written here is known here");
     assert!(server.client.control("read-beside", pause()).await);
     assert_eq!(next_of_all(&mut beside).await.kind(), EventKind::JobPaused);
+}
+
+/// What is written here is passed on without having been read; a reader must find the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_watch_tells_at_once_is_what_is_read_later() {
+    let rig = Rig::start().await;
+    let steps = [run("Write a draft."), approval("Good?"), wait(0), run("Go on."), run("Fail.")];
+    rig.sandbox.break_model(json!({"matching": "Fail", "status": 400})).await;
+    rig.submit(job("told", steps)).await;
+    let live = rig.try_watch("told", Some(0)).await.unwrap();
+    let live = tokio::spawn(events_until_end(live));
+    rig.settled_as("told", JobStatus::AwaitingApproval).await;
+    assert!(rig.control("told", pause()).await);
+    assert!(rig.control("told", resume()).await);
+    assert!(rig.control("told", approve()).await);
+    rig.settled_as("told", JobStatus::Failed).await;
+    let live = live.await.unwrap();
+    let later = events_until_end(rig.try_watch("told", Some(0)).await.unwrap()).await;
+    assert_eq!(live, later);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,15 +13,19 @@ use crate::server::{Served, with_slots};
 use crate::subject::Subject;
 
 const COUNTS: [usize; 3] = [1, 2, 4];
+/// Enough for each of four to be as busy as it can be.
+const IN_FLIGHT: usize = 256;
 
 /// Measures it.
 pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
-    let mut part = Part::new("g", "one, two and four servers, 64 in flight spread over them");
+    let mut part = Part::new("g", "one, two and four servers, 256 in flight spread over them");
     let sandbox = Served::sandbox(ground.folder()).await?;
     let variables = with_slots(sandbox.url()?);
     let mut subjects = Vec::new();
     for count in COUNTS {
-        subjects.push(Subject::make(ground, &format!("servers_{count}"), count, &variables).await?);
+        let database = format!("servers_{count}");
+        let subject = Subject::make(ground, &database, count, &variables).await?;
+        subjects.push(subject.with_in_flight(IN_FLIGHT));
     }
     let mut jobs = [0; COUNTS.len()];
     for (subject, jobs) in subjects.iter().zip(&mut jobs) {

@@ -157,7 +157,7 @@ impl Rounds {
         part.at_least("a, against the best of f1", best / best_floor, 0.6);
         part.at_most("a, 20 a second, p50 in ms", p50, 3.0);
         part.at_most("a, 20 a second, p99 in ms", p99, 10.0);
-        part.at_least("b, against a", runs / best, 1.0 / 3.0);
+        part.at_least("b, against a, 64 in flight each", runs / median(&self.few.rate), 1.0 / 3.0);
         part.at_most("a, commits a job at saturation", median(&self.few.commits), 0.2);
         part.at_most("a, commits a job at rest", commits_at_rest, 3.0);
     }
