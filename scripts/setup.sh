@@ -134,6 +134,7 @@ setup() {
     local missing=()
     find_postgres_bin >/dev/null || missing+=(postgresql)
     command -v cc >/dev/null || missing+=(gcc libc6-dev)
+    command -v make >/dev/null || missing+=(make)
     command -v curl >/dev/null || missing+=(curl)
     has_certificates || missing+=(ca-certificates)
     if [ "$1" = tests ]; then

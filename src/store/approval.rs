@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::control::{Request, find_answer};
-use super::transition::{Acted, lock, look};
+use super::transition::{Acted, FoundApproval, lock, look_at_vote};
 use super::{Store, StoreError, bounded, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
 use crate::domain::decide::meant_approval;
@@ -96,10 +96,10 @@ impl Store {
     ) -> Result<Option<Acted>, StoreError> {
         let (seen, ballot) = bounded(async {
             let mut connection = self.pool.acquire().await?;
-            let seen = look(&mut connection, key, claimer).await?;
+            let (seen, found) =
+                look_at_vote(&mut connection, key, vote.approval_id, claimer).await?;
             let meant = meant_approval(&seen.state, vote.approval_id)?;
-            let ballot = read_ballot(&mut connection, key, meant, vote).await?;
-            Ok::<_, StoreError>((seen, ballot))
+            Ok::<_, StoreError>((seen, ballot(key, meant, found, vote)?))
         })
         .await?;
         let action = Action::Vote(ballot);
@@ -219,15 +219,24 @@ async fn read_ballot(
         meant.map(|approval_id| approval_id.0),
     )
     .fetch_optional(tx)
-    .await?
-    .ok_or_else(|| {
+    .await?;
+    ballot(key, meant, row.map(|row| (row.approval_id, row.status, row.votes)), vote)
+}
+
+fn ballot(
+    key: &JobKey,
+    meant: Option<ApprovalId>,
+    found: Option<FoundApproval>,
+    vote: &Vote,
+) -> Result<Ballot, StoreError> {
+    let (approval_id, status, votes) = found.ok_or_else(|| {
         let approval_id = meant.unwrap_or(ApprovalId(Uuid::nil()));
         StoreError::ApprovalNotFound { key: key.clone(), approval_id }
     })?;
     Ok(Ballot {
-        approval_id: ApprovalId(row.approval_id),
-        status: word("approval", &row.status)?,
-        votes: row.votes.0,
+        approval_id: ApprovalId(approval_id),
+        status: word("approval", &status)?,
+        votes: votes.0,
         verdict: vote.verdict,
         voter: vote.voter.clone(),
         door: vote.door,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgTransaction};
+use uuid::Uuid;
 
 use super::claim::Claimed;
 use super::control::{Request, keep_answer};
@@ -15,7 +17,8 @@ use super::wake::Woken;
 use super::write::{Written, write_locked};
 use super::writer::{Decided, Work};
 use super::{Store, StoreError, check_version, read_json, retried};
-use crate::domain::id::{ExecutorId, JobKey};
+use crate::domain::approval::Verdict;
+use crate::domain::id::{ApprovalId, ExecutorId, JobKey};
 use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Refusal, Transition};
@@ -207,6 +210,54 @@ pub(super) async fn look(
     .fetch_optional(connection)
     .await?;
     read(row, key, claimer)
+}
+
+/// An approval as it was found: its id, how it stands, and the votes.
+pub(super) type FoundApproval = (Uuid, String, Json<Vec<(String, Verdict)>>);
+
+/// The same with the approval that a vote is meant for, so that a decision needs one look.
+pub(super) async fn look_at_vote(
+    connection: &mut PgConnection,
+    key: &JobKey,
+    approval_id: Option<ApprovalId>,
+    claimer: Option<ExecutorId>,
+) -> Result<(Locked, Option<FoundApproval>), StoreError> {
+    let row = sqlx::query!(
+        r#"-- look_at_vote
+        select to_jsonb(j) as "state!", j.spec_version, s.spec, s.traceparent, longhaul.now() as "now!",
+          exists (select from longhaul.executor e
+            where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as "claimer_lives!",
+          a.approval_id as "approval_id?", a.status as "status?", a.votes as "votes: Json<Vec<(String, Verdict)>>"
+        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
+        left join lateral (
+          select a.approval_id, a.status,
+            (select coalesce(jsonb_agg(jsonb_build_array(d.voter, d.verdict)), '[]') from longhaul.decision d
+             where d.shard = a.shard and d.job_id = a.job_id and d.approval_id = a.approval_id) as votes
+          from longhaul.approval a
+          where a.shard = j.shard and a.job_id = j.job_id
+            and (coalesce($4, j.approval_id) is null or a.approval_id = coalesce($4, j.approval_id))
+          limit 1
+        ) a on true
+        where j.shard = $1 and j.job_id = $2"#,
+        key.shard(),
+        key.job_id(),
+        claimer.map(|executor_id| executor_id.0),
+        approval_id.map(|approval_id| approval_id.0),
+    )
+    .fetch_optional(connection)
+    .await?
+    .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+    let found = row.approval_id.zip(row.status).zip(row.votes);
+    let found = found.map(|((approval_id, status), votes)| (approval_id, status, votes));
+    let row = Row {
+        state: row.state,
+        spec_version: row.spec_version,
+        spec: row.spec,
+        traceparent: row.traceparent,
+        now: row.now,
+        claimer_lives: row.claimer_lives,
+    };
+    Ok((read(Some(row), key, claimer)?, found))
 }
 
 struct Row {

@@ -105,6 +105,18 @@ impl Wake {
         self.has_pending.notify_one();
     }
 
+    /// Says, after the commit, that a job was born: nobody anywhere can have been waiting for it, but for work and notices.
+    pub(super) fn job_born(&self, woken: Woken) {
+        if !woken.work && !woken.notices {
+            return;
+        }
+        self.wake_here(woken, []);
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.work |= woken.work;
+        pending.notices |= woken.notices;
+        self.has_pending.notify_one();
+    }
+
     /// Takes in what this or another process said after its commits.
     fn heard(&self, payload: &str) {
         let mut words = payload.split(' ');
@@ -158,10 +170,12 @@ impl Wake {
         let taken = std::mem::take(&mut *pending);
         let flags = format!("{}{}", i32::from(taken.work), i32::from(taken.notices));
         let numbers: Vec<String> = taken.jobs.iter().map(|number| format!("{number:x}")).collect();
-        numbers
-            .chunks(JOBS_PER_NOTIFY)
-            .map(|chunk| format!("{flags} {}{:x} {}", TOKEN_MARK, self.token, chunk.join(" ")))
-            .collect()
+        let payload =
+            |chunk: &[String]| format!("{flags} {TOKEN_MARK}{:x} {}", self.token, chunk.join(" "));
+        if numbers.is_empty() && (taken.work || taken.notices) {
+            return vec![payload(&[])];
+        }
+        numbers.chunks(JOBS_PER_NOTIFY).map(payload).collect()
     }
 }
 

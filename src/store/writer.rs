@@ -8,12 +8,12 @@
 
 mod batch;
 
+mod line;
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::{ClaimRequest, Claims, set_aside_first};
 use super::event::History;
-use super::ledger::Line;
+use super::ledger;
 use super::submit::Birth;
 use super::{Store, StoreError, TRIES, bounded};
 use crate::domain::id::JobKey;
@@ -30,6 +30,7 @@ use crate::domain::spec::Spec;
 use crate::domain::state::{Action, Transition};
 pub(super) use batch::Moved;
 use batch::{Batch, Fate, Outcome};
+use line::WriterLine;
 
 /// As many operations wait here at the most; who comes then waits before the door.
 const QUEUE_MAX: usize = 1024;
@@ -43,9 +44,6 @@ const BYTES_MAX: usize = 4 << 20;
 const LOCKED_PAUSE: Duration = Duration::from_millis(5);
 /// Longer than any of our transactions: what is locked for so long is not to be had.
 const LOCKED_MAX: Duration = Duration::from_secs(6);
-
-/// A connection that was not used for so long is tried before it is trusted.
-const IDLE: Duration = Duration::from_millis(500);
 
 /// So many batches are under way at once: while one is made durable, Postgres works on another.
 const LANES: usize = 2;
@@ -72,7 +70,7 @@ struct Op {
     key: JobKey,
     work: Work,
     /// What is known of its calls, written whatever becomes of the rest.
-    lines: Vec<Line>,
+    lines: Vec<ledger::Line>,
     arrived_at: Instant,
     /// Whether somebody else had its row locked when it was tried.
     was_locked: bool,
@@ -88,7 +86,7 @@ pub(super) enum Work {
     /// Write what was decided without the lock, if the row is still as it was read; else nothing is in the answer.
     Decided(Box<Decided>),
     /// Begin a further call under its lease.
-    Call { lease: Lease, start: Line },
+    Call { lease: Lease, start: ledger::Line },
     /// Nothing but lines of the ledger.
     Ledger,
 }
@@ -152,7 +150,7 @@ impl Store {
     }
 
     async fn write_lane(&self, mut arrivals: mpsc::Receiver<Item>, stop: CancellationToken) {
-        let mut line = WriterLine { options: self.writer_options(), connection: None };
+        let mut line = WriterLine::new(&self.options);
         let mut waiting = VecDeque::new();
         loop {
             if waiting.is_empty() {
@@ -186,7 +184,7 @@ impl Store {
         &self,
         key: &JobKey,
         work: Work,
-        lines: Vec<Line>,
+        lines: Vec<ledger::Line>,
     ) -> Result<Option<Box<Moved>>, StoreError> {
         let lane = self.writer.lane_of(key);
         let key = key.clone();
@@ -300,6 +298,7 @@ impl Store {
                 Fate::Moves(moved) => {
                     let woken = super::transition::woken(&moved.transition);
                     match wakes {
+                        _ if matches!(op.work, Work::Submit(_)) => self.wake.job_born(woken),
                         Some(wakes) => {
                             let after = moved.from.last_sequence;
                             let history = History::told_by(&moved.transition);
@@ -322,23 +321,6 @@ impl Store {
             let _ = claim.answer.send(Ok(outcome.claims));
         }
         locked
-    }
-
-    /// The writer waits for no lock for long, since everybody waits for the writer, and plans each statement once:
-    /// its statements are few and their plans depend on no value, but beside many jobs Postgres would plan them anew each time.
-    /// Since the plan may be made on nearly empty tables and used on large ones, nothing may seem cheaper than a look by key.
-    fn writer_options(&self) -> PgConnectOptions {
-        self.options.clone().options([
-            ("lock_timeout", "250ms"),
-            ("plan_cache_mode", "force_generic_plan"),
-            ("enable_seqscan", "off"),
-            ("enable_hashjoin", "off"),
-            ("enable_mergejoin", "off"),
-            ("seq_page_cost", "0"),
-            ("random_page_cost", "0"),
-            ("cpu_index_tuple_cost", "0"),
-            ("cpu_operator_cost", "0.0001"),
-        ])
     }
 }
 
@@ -376,7 +358,7 @@ fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
 impl Op {
     /// About how many bytes it writes.
     fn weight(&self) -> usize {
-        let lines: usize = self.lines.iter().map(Line::weight).sum();
+        let lines: usize = self.lines.iter().map(ledger::Line::weight).sum();
         let work = match &self.work {
             Work::Submit(birth) => birth.weight(),
             Work::Move { action: Action::Finish { result, .. }, .. } => {
@@ -385,25 +367,5 @@ impl Op {
             Work::Move { .. } | Work::Decided(_) | Work::Call { .. } | Work::Ledger => 0,
         };
         work + lines
-    }
-}
-
-/// The writer's own connection, made anew when it breaks.
-struct WriterLine {
-    options: PgConnectOptions,
-    /// Since when it has not been used.
-    connection: Option<(PgConnection, Instant)>,
-}
-
-impl WriterLine {
-    /// An open connection: one that broke while nothing was under way is replaced without anybody noticing.
-    async fn take(&mut self) -> Result<PgConnection, StoreError> {
-        if let Some((mut open, used_at)) = self.connection.take() {
-            let is_good = used_at.elapsed() < IDLE || bounded(open.ping()).await.is_ok();
-            if is_good {
-                return Ok(open);
-            }
-        }
-        bounded(self.options.connect()).await.map_err(StoreError::of_the_environment)
     }
 }

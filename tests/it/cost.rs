@@ -70,7 +70,6 @@ impl Scales {
         let commits = each(before.commits, after.commits);
         let statements = each(before.statements, after.statements);
         let wal_bytes = each(before.wal_bytes, after.wal_bytes);
-        println!("{commits:.2} commits, {statements:.2} statements, {wal_bytes:.0} bytes of WAL");
         let (commits_max, statements_max, bytes_max) = most;
         assert!(commits <= commits_max, "{commits:.2} commits a job");
         assert!(statements <= statements_max, "{statements:.2} statements a job");

@@ -14,10 +14,9 @@ use crate::store::StoreError;
 
 /// The statement, with what comes after the parts that every transition needs.
 macro_rules! statement {
-    ($name:tt, $more:tt, $transitions:expr, $lines:expr) => {
+    ($more:tt, $transitions:expr, $lines:expr) => {
         sqlx::query_scalar!(
-            $name
-                + r#"
+            r#"-- write
             with input as materialized (
               select t.shard, t.job_id, t.from_epoch, t.from_sequence, t.from_run_at, t.events, t.checkpoints, t.birth, t.begins,
                 t.people, s.*
@@ -137,9 +136,7 @@ macro_rules! statement {
                 longhaul.now()
               from lines t where t.kind = 'started'
               on conflict do nothing
-            )"# + $more
-                + r#"
-            select job_id as "job_id!" from done"#,
+            )"# + $more,
             $transitions as _,
             $lines as _,
         )
@@ -152,7 +149,13 @@ pub(super) async fn write_moves(
     transitions: Encoded,
     lines: Encoded,
 ) -> Result<HashSet<String>, StoreError> {
-    let written = statement!("-- write_moves", "", transitions, lines);
+    let written = statement!(
+        r#"
+        -- write_moves
+        select job_id as "job_id!" from done"#,
+        transitions,
+        lines
+    );
     Ok(written.fetch_all(connection).await?.into_iter().collect())
 }
 
@@ -163,7 +166,6 @@ pub(super) async fn write_moves_and_people(
     lines: Encoded,
 ) -> Result<HashSet<String>, StoreError> {
     let written = statement!(
-        "-- write_moves_and_people",
         r#",
         told_people as materialized (
           select t.shard, t.job_id, t.revision, t.updated_at, p.*
@@ -210,7 +212,9 @@ pub(super) async fn write_moves_and_people(
             n.tokens, t.updated_at, t.updated_at, t.updated_at
           from told_people t cross join lateral jsonb_to_recordset(t.outbox) as n(
             notice_id uuid, sequence integer, kind text, recipient text, tokens jsonb)
-        )"#,
+        )
+        -- write_moves_and_people
+        select job_id as "job_id!" from done"#,
         transitions,
         lines
     );
