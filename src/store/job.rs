@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde_json::Value;
 use sqlx::types::Json;
-use sqlx::{PgConnection, PgTransaction};
+use sqlx::{PgPool, PgTransaction};
 
-use super::approval::{read_decisions, word};
 use super::{Store, StoreError, bounded, check_version, read_json};
 use crate::domain::approval::ApprovalStatus;
 use crate::domain::event::{Decision, Delivery, NoticeKind};
 use crate::domain::id::{ApprovalId, JobKey};
-use crate::domain::job::{Citation, JobState, Status, StepStatus};
+use crate::domain::job::{Citation, JobState, StepStatus};
 use crate::domain::money::{Usage, Usd};
 use crate::domain::spec::Spec;
 
@@ -47,8 +48,10 @@ pub struct JobView {
 }
 
 /// A step that is done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct DoneStep {
+    /// Which.
+    pub step: i32,
     /// The revision in which it was done.
     pub revision: i32,
     /// The output of a run step, cut.
@@ -68,7 +71,7 @@ pub struct DoneStep {
 }
 
 /// What model calls used.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub struct Spent {
     /// Their tokens and searches.
     pub usage: Usage,
@@ -81,7 +84,7 @@ pub struct Spent {
 }
 
 /// An approval that waits for votes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct PendingApproval {
     /// Its id.
     pub approval_id: ApprovalId,
@@ -96,7 +99,7 @@ pub struct PendingApproval {
 }
 
 /// What somebody was told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct NoticeView {
     /// Whom.
     pub recipient: String,
@@ -113,21 +116,12 @@ pub struct NoticeView {
 impl Store {
     /// The job as it is now; with a step, only that step's output, whole.
     pub async fn job(&self, key: &JobKey, step: Option<i32>) -> Result<JobView, StoreError> {
-        let mut tx = self.snapshot().await?;
-        let mut view = read_row(&mut tx, key).await?;
-        let count = view.state.step_count;
-        if let Some(step) = step.filter(|step| *step < 1 || *step > count) {
-            return Err(StoreError::StepNotFound { key: key.clone(), step });
+        let row = bounded(read_job(&self.pool, key, step)).await?;
+        let view = row.into_view(key)?;
+        match step.filter(|step| *step < 1 || *step > view.state.step_count) {
+            Some(step) => Err(StoreError::StepNotFound { key: key.clone(), step }),
+            None => Ok(view),
         }
-        // The output of the job is one more copy of a step's.
-        let cut = if step.is_some() { i32::MAX } else { OUTPUT_CHARS_MAX / (count + 1) };
-        view.done = read_done(&mut tx, &view, cut, step).await?;
-        view.decisions = read_step_decisions(&mut tx, &view).await?;
-        view.spent = read_spent(&mut tx, key).await?;
-        view.approval = read_pending(&mut tx, &view).await?;
-        view.notices = read_notices(&mut tx, key).await?;
-        tx.rollback().await?;
-        Ok(view)
     }
 
     /// The specification, which never changes.
@@ -171,192 +165,138 @@ impl Store {
     }
 }
 
-async fn read_row(tx: &mut PgConnection, key: &JobKey) -> Result<JobView, StoreError> {
-    let row = sqlx::query!(
+/// A job with everything that is shown of it, as JSON where there are several.
+struct Row {
+    state: Value,
+    spec: Value,
+    spec_version: i32,
+    created_at: DateTime<Utc>,
+    lease_expires_at: Option<DateTime<Utc>>,
+    done: Json<Vec<DoneStep>>,
+    decisions: Json<Vec<StepDecision>>,
+    spent: Json<Vec<StepSpent>>,
+    approval: Option<Json<Asked>>,
+    notices: Json<Vec<NoticeView>>,
+}
+
+#[derive(Deserialize)]
+struct StepDecision {
+    step: i32,
+    #[serde(flatten)]
+    decision: Decision,
+}
+
+#[derive(Deserialize)]
+struct StepSpent {
+    step: i32,
+    #[serde(flatten)]
+    spent: Spent,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    status: ApprovalStatus,
+    #[serde(flatten)]
+    approval: PendingApproval,
+}
+
+/// One statement, and so one moment.
+async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
         r#"-- read_job
         select to_jsonb(j) as "state!", s.spec, j.spec_version, j.created_at,
-          coalesce(j.lease_expires_at, e.lease_expires_at) as lease_expires_at
+          coalesce(j.lease_expires_at, e.lease_expires_at) as lease_expires_at,
+          -- The live checkpoints; the output of the job is one more copy of a step's.
+          (select coalesce(jsonb_agg(to_jsonb(d) order by d.step), '[]') from (
+             select distinct on (c.step) c.step, c.revision,
+               case when $3::integer is null then left(c.output, $4 / (j.step_count + 1))
+                 when c.step = $3 then c.output end as output,
+               $3::integer is null and coalesce(length(c.output) > $4 / (j.step_count + 1), false) as output_cut,
+               coalesce(c.citations, '[]') as citations, c.model, c.stop_reason, c.started_at, c.finished_at
+             from longhaul.checkpoint c
+             where c.shard = j.shard and c.job_id = j.job_id
+               and (j.status = 'completed' or c.step < j.current_step)
+             order by c.step, c.revision desc) d) as "done!: Json<Vec<DoneStep>>",
+          -- The votes of the last approval of each step that is not pending.
+          (select coalesce(jsonb_agg(jsonb_build_object('step', a.step, 'voter', d.voter, 'verdict', d.verdict,
+               'door', d.door, 'comment', d.comment, 'decided_at', d.decided_at)
+               order by a.step, d.decided_at, d.voter), '[]')
+           from (
+             select distinct on (a.step) a.step, a.approval_id from longhaul.approval a
+             where a.shard = j.shard and a.job_id = j.job_id and a.status <> 'pending'
+             order by a.step, a.asked_at desc) a
+           join longhaul.decision d on d.shard = j.shard and d.job_id = j.job_id
+             and d.approval_id = a.approval_id) as "decisions!: Json<Vec<StepDecision>>",
+          (select coalesce(jsonb_agg(to_jsonb(m)), '[]') from (
+             select m.step, count(*) as calls, coalesce(sum(m.cost_usd), 0)::text as cost_usd,
+               count(*) filter (where m.cost_usd is null and m.outcome <> 'started') as unpriced_calls,
+               longhaul.sum_usage(m.usage) as usage
+             from longhaul.model_call m where m.shard = j.shard and m.job_id = j.job_id
+             group by m.step) m) as "spent!: Json<Vec<StepSpent>>",
+          (select jsonb_build_object('status', a.status, 'approval_id', a.approval_id, 'step', a.step,
+               'quorum', a.quorum, 'asked_at', a.asked_at, 'decisions', coalesce((
+                 select jsonb_agg(to_jsonb(d) order by d.decided_at, d.voter) from longhaul.decision d
+                 where d.shard = a.shard and d.job_id = a.job_id and d.approval_id = a.approval_id), '[]'))
+           from longhaul.approval a
+           where a.shard = j.shard and a.job_id = j.job_id and a.approval_id = j.approval_id) as "approval: Json<Asked>",
+          (select coalesce(jsonb_agg(to_jsonb(n)), '[]') from (
+             select o.recipient, o.kind, o.delivery, o.error, o.updated_at from longhaul.outbox o
+             where o.shard = j.shard and o.job_id = j.job_id
+             order by o.sequence, o.recipient limit 500) n) as "notices!: Json<Vec<NoticeView>>"
         from longhaul.job j
         join longhaul.job_spec s using (shard, job_id)
         left join longhaul.executor e on e.executor_id = j.executor_id
         where j.shard = $1 and j.job_id = $2"#,
         key.shard(),
         key.job_id(),
-    )
-    .fetch_optional(tx)
-    .await?
-    .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
-    check_version(key, row.spec_version)?;
-    Ok(JobView {
-        key: key.clone(),
-        state: read_json("job", row.state)?,
-        spec: Arc::new(read_json("job_spec", row.spec)?),
-        lease_expires_at: row.lease_expires_at,
-        created_at: row.created_at,
-        done: BTreeMap::new(),
-        spent: BTreeMap::new(),
-        decisions: BTreeMap::new(),
-        approval: None,
-        notices: Vec::new(),
-    })
-}
-
-async fn read_done(
-    tx: &mut PgConnection,
-    view: &JobView,
-    cut: i32,
-    step: Option<i32>,
-) -> Result<BTreeMap<i32, DoneStep>, StoreError> {
-    let state = &view.state;
-    let last = if state.status == Status::Completed { i32::MAX } else { state.current_step - 1 };
-    let rows = sqlx::query!(
-        r#"-- read_done
-        select distinct on (step) step, revision,
-          case when $5::integer is null or step = $5 then left(output, $4) end as output,
-          length(output) > $4 as output_cut, citations as "citations: Json<Vec<Citation>>", model,
-          stop_reason, started_at, finished_at
-        from longhaul.checkpoint
-        where shard = $1 and job_id = $2 and step <= $3
-        order by step, revision desc"#,
-        view.key.shard(),
-        view.key.job_id(),
-        last,
-        cut,
         step,
+        OUTPUT_CHARS_MAX,
     )
-    .fetch_all(&mut *tx)
+    .fetch_optional(pool)
     .await?;
-    let done = rows.into_iter().map(|row| {
-        let done = DoneStep {
-            revision: row.revision,
-            output: row.output,
-            output_cut: row.output_cut.unwrap_or(false),
-            citations: row.citations.map(|citations| citations.0).unwrap_or_default(),
-            model: row.model,
-            stop_reason: row.stop_reason,
-            started_at: row.started_at,
-            finished_at: row.finished_at,
-        };
-        (row.step, done)
-    });
-    Ok(done.collect())
+    row.ok_or_else(|| StoreError::JobNotFound { key: key.clone() })
 }
 
-/// The votes of the last approval of each step that is done, or in which the job ended.
-async fn read_step_decisions(
-    tx: &mut PgConnection,
-    view: &JobView,
-) -> Result<BTreeMap<i32, Vec<Decision>>, StoreError> {
-    let rows = sqlx::query!(
-        "-- read_step_decisions
-        select a.step, d.voter, d.verdict, d.door, d.comment, d.decided_at
-        from (
-          select distinct on (step) step, approval_id from longhaul.approval
-          where shard = $1 and job_id = $2 and status <> 'pending'
-          order by step, asked_at desc
-        ) a
-        join longhaul.decision d on d.shard = $1 and d.job_id = $2 and d.approval_id = a.approval_id
-        order by a.step, d.decided_at, d.voter",
-        view.key.shard(),
-        view.key.job_id(),
-    )
-    .fetch_all(&mut *tx)
-    .await?;
-    let mut decisions = BTreeMap::<i32, Vec<Decision>>::new();
-    for row in rows {
-        let status = view.state.step_status(row.step);
-        if matches!(status, StepStatus::Done | StepStatus::Failed) {
-            decisions.entry(row.step).or_default().push(Decision {
-                verdict: word("decision", &row.verdict)?,
-                voter: row.voter,
-                door: word("decision", &row.door)?,
-                comment: row.comment,
-                decided_at: row.decided_at,
-            });
+impl Row {
+    fn into_view(self, key: &JobKey) -> Result<JobView, StoreError> {
+        check_version(key, self.spec_version)?;
+        let state: JobState = read_json("job", self.state)?;
+        let mut decisions = BTreeMap::<i32, Vec<Decision>>::new();
+        for StepDecision { step, decision } in self.decisions.0 {
+            // Of steps that are done, or in which the job ended.
+            if matches!(state.step_status(step), StepStatus::Done | StepStatus::Failed) {
+                decisions.entry(step).or_default().push(decision);
+            }
         }
+        Ok(JobView {
+            key: key.clone(),
+            spec: Arc::new(read_json("job_spec", self.spec)?),
+            lease_expires_at: self.lease_expires_at,
+            created_at: self.created_at,
+            done: self.done.0.into_iter().map(|done| (done.step, done)).collect(),
+            spent: self.spent.0.into_iter().map(|of| (of.step, of.spent)).collect(),
+            decisions,
+            approval: pending(key, &state, self.approval)?,
+            notices: self.notices.0,
+            state,
+        })
     }
-    Ok(decisions)
 }
 
-async fn read_spent(
-    tx: &mut PgConnection,
+/// The approval that the job waits in.
+fn pending(
     key: &JobKey,
-) -> Result<BTreeMap<i32, Spent>, StoreError> {
-    let rows = sqlx::query!(
-        r#"-- read_spent
-        select step, count(*)::integer as "calls!", coalesce(sum(cost_usd), 0) as "cost_usd!",
-          (count(*) filter (where cost_usd is null and outcome <> 'started'))::integer as "unpriced_calls!",
-          longhaul.sum_usage(usage) as "usage!: Json<Usage>"
-        from longhaul.model_call
-        where shard = $1 and job_id = $2
-        group by step"#,
-        key.shard(),
-        key.job_id(),
-    )
-    .fetch_all(tx)
-    .await?;
-    let spent = rows.into_iter().map(|row| {
-        let spent = Spent {
-            usage: row.usage.0,
-            calls: row.calls,
-            cost_usd: Usd::from(row.cost_usd),
-            unpriced_calls: row.unpriced_calls,
-        };
-        (row.step, spent)
-    });
-    Ok(spent.collect())
-}
-
-async fn read_pending(
-    tx: &mut PgConnection,
-    view: &JobView,
+    state: &JobState,
+    asked: Option<Json<Asked>>,
 ) -> Result<Option<PendingApproval>, StoreError> {
-    let Some(approval_id) = view.state.approval_id else { return Ok(None) };
-    let row = sqlx::query!(
-        "-- read_pending
-        select step, quorum, asked_at, status from longhaul.approval
-        where shard = $1 and job_id = $2 and approval_id = $3",
-        view.key.shard(),
-        view.key.job_id(),
-        approval_id.0,
-    )
-    .fetch_optional(&mut *tx)
-    .await?
-    .ok_or_else(|| StoreError::ApprovalNotFound { key: view.key.clone(), approval_id })?;
-    if word::<ApprovalStatus>("approval", &row.status)? != ApprovalStatus::Pending {
+    let Some(approval_id) = state.approval_id else { return Ok(None) };
+    let Json(Asked { status, approval }) =
+        asked.ok_or_else(|| StoreError::ApprovalNotFound { key: key.clone(), approval_id })?;
+    if status != ApprovalStatus::Pending {
         let what =
-            format!("approval {approval_id} is pending in its job and {} in its row", row.status);
+            format!("approval {approval_id} is pending in its job and {status:?} in its row");
         return Err(StoreError::Corrupt { table: "approval", what });
     }
-    let decisions = read_decisions(tx, &view.key, approval_id).await?;
-    Ok(Some(PendingApproval {
-        approval_id,
-        step: row.step,
-        quorum: row.quorum,
-        asked_at: row.asked_at,
-        decisions,
-    }))
-}
-
-async fn read_notices(tx: &mut PgConnection, key: &JobKey) -> Result<Vec<NoticeView>, StoreError> {
-    let rows = sqlx::query!(
-        "-- read_notices
-        select recipient, kind, delivery, error, updated_at from longhaul.outbox
-        where shard = $1 and job_id = $2
-        order by sequence, recipient limit 500",
-        key.shard(),
-        key.job_id(),
-    )
-    .fetch_all(tx)
-    .await?;
-    let notices = rows.into_iter().map(|row| {
-        Ok(NoticeView {
-            recipient: row.recipient,
-            kind: word("outbox", &row.kind)?,
-            delivery: word("outbox", &row.delivery)?,
-            error: row.error,
-            updated_at: row.updated_at,
-        })
-    });
-    notices.collect()
+    Ok(Some(approval))
 }

@@ -139,6 +139,7 @@ impl DoneStep {
     /// A step that passed in the moment of the job's birth, which has no output.
     fn of(done: &Checkpoint) -> Self {
         Self {
+            step: done.step,
             revision: done.revision,
             output: None,
             output_cut: false,

@@ -64,6 +64,7 @@ fn view(steps: Vec<StepSpec>, status: Status, current_step: i32) -> JobView {
 
 fn done(output: &str) -> DoneStep {
     DoneStep {
+        step: 1,
         revision: 1,
         output: Some(output.to_owned()),
         output_cut: false,
