@@ -75,6 +75,12 @@ pub async fn wait_until_completed(pool: &PgPool, jobs: usize) -> Result<()> {
     Ok(())
 }
 
+/// Has what the loads before have left behind written out, so that it is not counted with what comes next.
+pub async fn rest(pool: &PgPool) -> Result<()> {
+    sqlx::raw_sql("checkpoint").execute(pool).await?;
+    Ok(())
+}
+
 /// How many jobs have completed.
 pub async fn completed(pool: &PgPool) -> Result<usize> {
     let count: i64 =

@@ -232,6 +232,10 @@ impl Row {
 }
 
 impl Claimable {
+    pub(super) fn job_id(&self) -> &str {
+        self.key.job_id()
+    }
+
     pub(super) fn written(&self) -> Written<'_> {
         Written::new(&self.key, &self.from, &self.transition).beginning(&self.from, &self.spec)
     }

@@ -91,16 +91,6 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Which job.
-    pub(super) fn job_id(&self) -> &str {
-        self.job_id
-    }
-
-    /// Whether the job is born with it.
-    pub(super) fn is_birth(&self) -> bool {
-        self.birth.is_some()
-    }
-
     /// The job is born with it.
     pub(super) fn born(self, birth: BirthRow<'a>) -> Self {
         Self { birth: Some(birth), ..self }

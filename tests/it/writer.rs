@@ -324,3 +324,25 @@ async fn what_was_locked_still_goes_before_what_came_after_it() {
     let drafts = "select count(*) from longhaul.model_call where partial_output is not null";
     assert_eq!(desk.rig.db.number(drafts).await, 0, "the draft came after the end of its call");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_decided_before_the_row_changed_is_decided_again() {
+    let desk = Desk::open().await;
+    for (job_id, meets) in [("soon", "-- write\n%"), ("late", "-- lock_batch\n%")] {
+        let job = desk.claimed(job_id).await;
+        let mut other = desk.rig.db.pool.begin().await.unwrap();
+        let change = "update longhaul.job set epoch = epoch + 1 where job_id = $1";
+        sqlx::query(change).bind(job_id).execute(&mut *other).await.unwrap();
+        let pausing = desk.store.pause(&job.key, false, "client", None);
+        let changing = async {
+            // It has been decided, and meets the lock: at first in the write, later where locks are taken.
+            let met = "select count(*) > 0 from pg_stat_activity where query like $1";
+            desk.rig.db.wait_until(met, meets).await;
+            other.commit().await.unwrap();
+        };
+        let (paused, ()) = tokio::join!(pausing, changing);
+        let paused = paused.unwrap();
+        assert!(paused.changed && paused.state.pause_requested, "{job_id}");
+        assert_eq!(paused.state.epoch, job.lease.epoch + 1, "{job_id}");
+    }
+}

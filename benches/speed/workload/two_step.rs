@@ -54,6 +54,7 @@ pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
         meter::wait_until_completed(pool, jobs).await?;
         rounds.runs.rate.push(load.jobs as f64 / begun_at.elapsed().as_secs_f64());
         rounds.runs.add(reading.cost(pool, load.jobs).await?);
+        meter::rest(pool).await?;
         let paced = pace(&clients[0], Duration::from_millis(50), scale.paced(), of_waits).await?;
         jobs += paced.jobs;
         rounds.paced_p50.push(paced.quantile_ms(0.5));

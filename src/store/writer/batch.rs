@@ -4,7 +4,7 @@
 //! The guard of a running job is its lease: executor, epoch and attempt, compared with the locked row;
 //! a stale one is refused, and only its lines of the ledger are written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
@@ -148,11 +148,7 @@ impl Batch {
         }
         let written = write(connection, &moved, &lines).await?;
         drop(moved);
-        for (op, fate) in self.ops.iter().zip(&mut fates) {
-            if matches!(fate, Fate::Moves(_)) && !written.contains(op.key.job_id()) {
-                *fate = op.unwritten();
-            }
-        }
+        self.find_unwritten(&mut fates, &written);
         Ok(Outcome::of(fates))
     }
 
@@ -170,20 +166,28 @@ impl Batch {
         let moved: Vec<Written<'_>> = claimed.chain(self.written(&fates)).collect();
         if !moved.is_empty() || !lines.is_empty() {
             let written = write(&mut tx, &moved, &lines).await?;
-            let is_left = |one: &&Written<'_>| !one.is_birth() && !written.contains(one.job_id());
-            if moved.iter().any(|one| is_left(&one)) {
-                return Err(not_as_read());
-            }
             drop(moved);
-            for (op, fate) in self.ops.iter().zip(&mut fates) {
-                if matches!(fate, Fate::Moves(_)) && !written.contains(op.key.job_id()) {
-                    *fate = op.unwritten();
-                }
+            let has_left_a_claim = claims.iter().any(|claim| !written.contains(claim.job_id()));
+            // What was decided before the lock may be out of date; what was decided under it cannot be.
+            if self.find_unwritten(&mut fates, &written) > 0 || has_left_a_claim {
+                return Err(not_as_read());
             }
         }
         tx.commit().await?;
         let claimed = claims.into_iter().map(Claimable::into_claimed).collect();
         Ok(Outcome { fates, claims: Claims { claimed, saw_all } })
+    }
+
+    /// Finds what was not written, and what becomes of it; answers how many moves are to be made again.
+    fn find_unwritten(&self, fates: &mut [Fate], written: &HashSet<String>) -> usize {
+        let mut again = 0;
+        for (op, fate) in self.ops.iter().zip(fates) {
+            if matches!(fate, Fate::Moves(_)) && !written.contains(op.key.job_id()) {
+                *fate = op.unwritten();
+                again += usize::from(matches!(fate, Fate::Locked));
+            }
+        }
+        again
     }
 
     fn decide(&self, seen: Option<&Seen>) -> Vec<Fate> {
