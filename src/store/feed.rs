@@ -1,6 +1,6 @@
 //! Feeds: the jobs that somebody in this process waits for, and who is woken when one of them changes.
 //!
-//! In go wake-ups by a job's number, and what reads and looks find; out come wake-ups of those who follow that job,
+//! In go wake-ups by a job's number, what commits of this process wrote, and what reads and looks find; out come wake-ups of those who follow that job,
 //! and pages of its history that they share. A change of a job that nobody follows finds nothing here and costs nothing.
 //! Nobody misses a change between a look and a wait: who follows hears of everything from that moment on.
 //! The last who leaves takes the feed along.
@@ -39,6 +39,12 @@ pub(super) struct Feed {
     pub(super) key: JobKey,
     news: watch::Sender<News>,
     kept: Mutex<Kept>,
+}
+
+/// How often a job that is followed was said to have changed, up to some moment.
+pub(super) struct Heard {
+    feed: Arc<Feed>,
+    wakes: u64,
 }
 
 /// What is known of a job without having read it.
@@ -92,18 +98,23 @@ impl Feeds {
         }
     }
 
-    /// How often a job that is followed was said to have changed.
-    pub(super) fn wakes(&self, key: &JobKey) -> Option<u64> {
-        self.find(key).map(|feed| feed.news.borrow().wakes)
+    /// What is known of a job that is followed.
+    pub(super) fn heard(&self, key: &JobKey) -> Option<Heard> {
+        let feed = self.find(key)?;
+        let wakes = feed.news.borrow().wakes;
+        Some(Heard { feed, wakes })
     }
 
     /// Gives what a commit of this process wrote to who follows the job, without a read.
     ///
-    /// `wakes` is what was known before the commit: where more was heard since, somebody else may have written as well,
+    /// `heard` is from before the commit: where more was heard since, somebody else may have written as well,
     /// and who follows is only woken.
-    pub(super) fn tell(&self, key: &JobKey, wakes: u64, after: i32, history: History) {
-        let Some(feed) = self.find(key) else { return };
-        let page = Page { after, as_of: wakes + 1, history };
+    pub(super) fn tell(&self, heard: &Heard, after: i32, history: History) {
+        let Some(feed) = self.find(&heard.feed.key) else { return };
+        if !Arc::ptr_eq(&feed, &heard.feed) {
+            return self.wake(feed.key.wake_number());
+        }
+        let page = Page { after, as_of: heard.wakes + 1, history };
         let mut kept = feed.lock_kept();
         feed.news.send_modify(|news| {
             news.wakes += 1;

@@ -1,8 +1,8 @@
 //! WHERE a job is kept: Postgres, and the only SQL of the system.
 //!
 //! A public method of `Store` is one transaction, named for what happens to the job.
-//! Every transition goes the same way: lock the row, let `domain::state` decide from what the lock shows,
-//! write everything in one statement, commit, and only then wake whoever waits.
+//! Every transition goes the same way: look at the row, let `domain::state` decide from what it shows, write everything
+//! in one statement that writes a row only as it was seen, and only after the commit wake whoever waits.
 //! No transaction is ever open during a call to the outside world.
 
 mod open;

@@ -1,6 +1,6 @@
 //! Pages: parts of a job's history that those who watch the job share.
 //!
-//! In go reads, out come the parts of them that somebody lacks, or nothing if they are too old for whoever asks.
+//! In go reads and what was written here, out come the parts of them that somebody lacks, or nothing if they are too old for whoever asks.
 //! A page knows how much had been heard of the job when its read began, so it never passes for newer than it is;
 //! what is kept of a job is bounded, and whoever needs older events reads them alone.
 
@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 16 << 10;
 pub(super) struct Page {
     /// The sequence it begins after.
     pub(super) after: i32,
-    /// How many wake-ups there had been when the read began.
+    /// How many wake-ups it has seen what they are about: those before its read began, or up to its own commit's.
     pub(super) as_of: u64,
     /// What was read.
     pub(super) history: History,
@@ -81,7 +81,9 @@ impl Recent {
     /// Goes on with a page that was read after the end.
     pub(super) fn add(&mut self, page: &Page) {
         let end = self.end();
-        if page.after > end || page.as_of < self.as_of {
+        // One that is told by its own commit may come after a read that has seen more.
+        let is_older = page.history.last_sequence < self.last_sequence;
+        if page.after > end || page.as_of < self.as_of || is_older {
             return;
         }
         self.as_of = page.as_of;

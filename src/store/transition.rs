@@ -1,7 +1,7 @@
-//! Transitions: lock a job, let the state machine decide, write what it decided.
+//! Transitions: look at a job, let the state machine decide, write what it decided.
 //!
-//! What people do to a job, and what a sweep does to a single one, is one transaction here;
-//! what executors do goes through the writer, which folds the moves of many jobs into one.
+//! What people do to a job is decided from a look and written by the writer, if the row is still as it was seen;
+//! else, and for a request with an id, and what a sweep does to a single one, it is one transaction here, under a lock.
 
 use std::sync::Arc;
 

@@ -91,6 +91,11 @@ impl<'a> Written<'a> {
         }
     }
 
+    /// Which job, in the order in which rows are written.
+    pub(super) fn key(&self) -> (i16, &str) {
+        (self.shard, self.job_id)
+    }
+
     /// The job is born with it.
     pub(super) fn born(self, birth: BirthRow<'a>) -> Self {
         Self { birth: Some(birth), ..self }

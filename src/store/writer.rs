@@ -1,12 +1,14 @@
 //! The writer: group commit.
 //!
-//! Submits, claims, checkpoints and lines of the ledger that arrive together are folded into one transaction by one task:
-//! idle, each waits for one commit of its own; busy, many share one.
+//! Submits, claims, checkpoints, what people do and lines of the ledger that arrive together in a lane are folded into one
+//! commit: idle, each waits for one of its own; busy, many share one.
 //! A batch has at most one operation on a job, in the order of arrival; a row that somebody else has locked
 //! waits for the next batch; where a row spoils a batch, its operations go one by one, so that a bad one fails alone.
 //! Each caller is answered after the commit; one whose answer is lost asks again, and its own ids tell what happened.
 
 mod batch;
+
+mod look;
 
 mod line;
 
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claim::{ClaimRequest, Claims, set_aside_first};
 use super::event::History;
+use super::feed::Heard;
 use super::ledger;
 use super::submit::Birth;
 use super::{Store, StoreError, TRIES, bounded};
@@ -44,6 +47,9 @@ const BYTES_MAX: usize = 4 << 20;
 const LOCKED_PAUSE: Duration = Duration::from_millis(5);
 /// Longer than any of our transactions: what is locked for so long is not to be had.
 const LOCKED_MAX: Duration = Duration::from_secs(6);
+
+/// What was decided longer ago than this is decided again.
+const FRESH: Duration = Duration::from_millis(500);
 
 /// So many batches are under way at once: while one is made durable, Postgres works on another.
 const LANES: usize = 2;
@@ -217,9 +223,9 @@ impl Store {
 
     /// Writes a batch and answers its callers; what somebody else has locked comes back.
     async fn write_batch(&self, line: &mut WriterLine, batch: Batch) -> Vec<Op> {
-        let wakes = self.wakes(&batch);
+        let heard = self.heard(&batch);
         let error = match self.commit_batch(line, &batch).await {
-            Ok(outcome) => return self.answer(batch, outcome, &wakes),
+            Ok(outcome) => return self.answer(batch, outcome, heard),
             Err(error) => error,
         };
         if batch.len() == 1 || error.is_of_the_connection() {
@@ -229,9 +235,9 @@ impl Store {
         tracing::debug!(%error, size = batch.len(), "a batch was spoilt; it goes one by one");
         let mut locked = Vec::new();
         for single in batch.into_singles() {
-            let wakes = self.wakes(&single);
+            let heard = self.heard(&single);
             match self.commit_batch(line, &single).await {
-                Ok(outcome) => locked.extend(self.answer(single, outcome, &wakes)),
+                Ok(outcome) => locked.extend(self.answer(single, outcome, heard)),
                 Err(error) => Self::refuse(line, single, error).await,
             }
         }
@@ -247,9 +253,11 @@ impl Store {
         let is_of_a_row = !matches!(error, StoreError::Unavailable(_));
         if let Some(request) = first.filter(|_| is_of_a_row && batch.len() == 1)
             && let Ok(mut connection) = line.take().await
-            && let Err(error) = bounded(set_aside_first(&mut connection, &request)).await
         {
-            tracing::warn!(%error, "could not set a job aside");
+            match bounded(set_aside_first(&mut connection, &request)).await {
+                Ok(()) => line.connection = Some((connection, Instant::now())),
+                Err(error) => tracing::warn!(%error, "could not set a job aside"),
+            }
         }
         batch.fail(error);
     }
@@ -279,15 +287,15 @@ impl Store {
         }
     }
 
-    /// How often each of its jobs that is followed was said to have changed.
-    fn wakes(&self, batch: &Batch) -> Vec<Option<u64>> {
-        batch.ops.iter().map(|op| self.wake.feeds().wakes(&op.key)).collect()
+    /// What is known of each of its jobs that is followed.
+    fn heard(&self, batch: &Batch) -> Vec<Option<Heard>> {
+        batch.ops.iter().map(|op| self.wake.feeds().heard(&op.key)).collect()
     }
 
     /// Tells every caller its fate, and who follows a job what was written.
-    fn answer(&self, batch: Batch, outcome: Outcome, wakes: &[Option<u64>]) -> Vec<Op> {
+    fn answer(&self, batch: Batch, outcome: Outcome, heard: Vec<Option<Heard>>) -> Vec<Op> {
         let mut locked = Vec::new();
-        for ((op, fate), wakes) in batch.ops.into_iter().zip(outcome.fates).zip(wakes) {
+        for ((op, fate), heard) in batch.ops.into_iter().zip(outcome.fates).zip(heard) {
             let answered = match fate {
                 Fate::Locked if op.arrived_at.elapsed() < LOCKED_MAX => {
                     locked.push(Op { was_locked: true, ..op });
@@ -297,12 +305,12 @@ impl Store {
                 Fate::Still(answered) => answered,
                 Fate::Moves(moved) => {
                     let woken = super::transition::woken(&moved.transition);
-                    match wakes {
+                    match heard {
                         _ if matches!(op.work, Work::Submit(_)) => self.wake.job_born(woken),
-                        Some(wakes) => {
+                        Some(heard) => {
                             let after = moved.from.last_sequence;
                             let history = History::told_by(&moved.transition);
-                            self.wake.feeds().tell(&op.key, *wakes, after, history);
+                            self.wake.feeds().tell(&heard, after, history);
                             self.wake.note_change(&op.key, woken);
                         }
                         None => self.wake.job_changed(&op.key, woken),
@@ -334,7 +342,7 @@ fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
         match item {
             // Who no longer waits must not be given jobs.
             Item::Claim(claim) if claim.answer.is_closed() => {}
-            Item::Op(op) if op.answer.is_closed() && matches!(op.work, Work::Submit(_)) => {}
+            Item::Op(op) if op.answer.is_closed() && op.work.may_claim() => {}
             Item::Claim(claim) if batch.claim.is_none() => batch.claim = Some(claim),
             // One that does not fit closes the batch for its job, so that the order stays.
             Item::Op(op) if keys.insert(op.key.clone()) => {
@@ -355,7 +363,22 @@ fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
     batch
 }
 
+impl Work {
+    /// Whether a job may come into somebody's hands by it.
+    fn may_claim(&self) -> bool {
+        match self {
+            Self::Submit(_) | Self::Decided(_) => true,
+            Self::Move { .. } | Self::Call { .. } | Self::Ledger => false,
+        }
+    }
+}
+
 impl Op {
+    /// Whether it has waited so long that what it was decided from, the time and the lease, may be over.
+    fn is_stale(&self) -> bool {
+        self.arrived_at.elapsed() > FRESH
+    }
+
     /// About how many bytes it writes.
     fn weight(&self) -> usize {
         let lines: usize = self.lines.iter().map(ledger::Line::weight).sum();

@@ -10,10 +10,11 @@ use longhaul::domain::money::Usage;
 use longhaul::domain::spec::Defaults;
 use longhaul::domain::submission::{ContextMode, RunStep, Step, Submission};
 use longhaul::domain::validate::freeze;
-use longhaul::store::claim::Claimed;
+use longhaul::store::claim::{ClaimRequest, Claimed};
 use longhaul::store::ledger::{CallEnd, CallOutcome, Settlement};
 use longhaul::store::submit::{NewJob, Stored};
 use longhaul::store::{Store, StoreError, StoreSettings};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Rig, Wire};
@@ -344,5 +345,21 @@ async fn what_was_decided_before_the_row_changed_is_decided_again() {
         let paused = paused.unwrap();
         assert!(paused.changed && paused.state.pause_requested, "{job_id}");
         assert_eq!(paused.state.epoch, job.lease.epoch + 1, "{job_id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_and_a_submit_of_its_job_at_once_are_each_answered_for_themselves() {
+    let desk = Desk::open().await;
+    // Half of them share a lane with the claim, and so a batch.
+    for name in names(10) {
+        let waits = NewJob { claimer: None, ..desk.two_steps(&name) };
+        assert!(matches!(desk.store.submit(waits).await, Ok(Stored::Created(_, None))));
+        let other = NewJob { content: json!({"task": "another"}), ..desk.two_steps(&name) };
+        let executor_id = desk.executor_id;
+        let request = ClaimRequest { executor_id, limit: 1, holds_last_attempt: false };
+        let (claims, submitted) = tokio::join!(desk.store.claim(request), desk.store.submit(other));
+        assert_eq!(claims.unwrap().claimed.len(), 1, "{name}");
+        assert!(matches!(submitted, Err(StoreError::JobIdConflict { .. })), "{submitted:?}");
     }
 }

@@ -1,7 +1,8 @@
 //! A batch: operations on different jobs that are committed in one transaction.
 //!
-//! Lock what is free, let the state machine decide about each, write everything, commit.
-//! The guard of a running job is its lease: executor, epoch and attempt, compared with the locked row;
+//! Look, let the state machine decide about each, write everything in one statement: without locks where that is enough,
+//! since a row is written only as it was seen, else with the rows locked from the look on.
+//! The guard of a running job is its lease: executor, epoch and attempt, compared with the row;
 //! a stale one is refused, and only its lines of the ledger are written.
 
 use std::collections::{HashMap, HashSet};
@@ -53,25 +54,16 @@ pub(in crate::store) struct Moved {
 }
 
 /// What is seen of the jobs.
-struct Seen {
-    now: DateTime<Utc>,
-    rows: HashMap<String, Row>,
+pub(super) struct Seen {
+    pub(super) now: DateTime<Utc>,
+    pub(super) rows: HashMap<String, Row>,
     /// The executor that takes the jobs which are submitted here, if its lease lives, and until when it does.
-    claimer: Option<(ExecutorId, DateTime<Utc>)>,
+    pub(super) claimer: Option<(ExecutorId, DateTime<Utc>)>,
 }
 
-/// A row that was looked at, or only the time.
-struct Found {
-    now: DateTime<Utc>,
-    job_id: Option<String>,
-    state: Option<Encoded>,
-    holder_lives: Option<bool>,
-    claimer_lives_until: Option<DateTime<Utc>>,
-}
-
-struct Row {
-    state: Encoded,
-    holder_lives: bool,
+pub(super) struct Row {
+    pub(super) state: Encoded,
+    pub(super) holder_lives: bool,
 }
 
 impl Outcome {
@@ -135,7 +127,9 @@ impl Batch {
         let seen = if self.needs_a_look() { Some(self.look(connection).await?) } else { None };
         let mut fates = self.decide(seen.as_ref());
         let lines = self.lines(&fates);
-        let moved: Vec<Written<'_>> = self.written(&fates).collect();
+        let mut moved: Vec<Written<'_>> = self.written(&fates).collect();
+        // Two servers that write the same rows wait for each other in one order.
+        moved.sort_by(|a, b| a.key().cmp(&b.key()));
         if moved.is_empty() && lines.is_empty() {
             drop(moved);
             let is_locked = fates.iter().any(|fate| matches!(fate, Fate::Locked));
@@ -161,6 +155,13 @@ impl Batch {
         };
         let seen = self.lock(&mut tx).await?;
         let mut fates = self.decide(Some(&seen));
+        // The claim goes before what was decided from the row as it was before it, and before a birth under its id.
+        for (op, fate) in self.ops.iter().zip(&mut fates) {
+            let is_claimed = || claims.iter().any(|claim| claim.job_id() == op.key.job_id());
+            if matches!(fate, Fate::Moves(_)) && is_claimed() {
+                *fate = op.unwritten();
+            }
+        }
         let lines = self.lines(&fates);
         let claimed = claims.iter().map(Claimable::written);
         let moved: Vec<Written<'_>> = claimed.chain(self.written(&fates)).collect();
@@ -221,92 +222,6 @@ impl Batch {
             Work::Decided(_) | Work::Ledger => false,
         })
     }
-
-    /// The rows to look at.
-    fn looked_at(&self, is_wanted: fn(&Work) -> bool) -> (Vec<i16>, Vec<String>) {
-        let wanted = self.ops.iter().filter(|op| is_wanted(&op.work));
-        wanted.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip()
-    }
-
-    /// Reads the rows of moves; one that somebody may have locked is left out.
-    async fn look(&self, connection: &mut PgConnection) -> Result<Seen, StoreError> {
-        let (shards, job_ids) =
-            self.looked_at(|work| matches!(work, Work::Move { .. } | Work::Decided(_)));
-        let found = sqlx::query_as!(
-            Found,
-            r#"-- look_at_batch
-            with seen as materialized (
-              select j.job_id, to_json(j) as state,
-                exists (select from longhaul.executor e
-                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
-              from longhaul.job j
-              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
-              -- Whoever may have it locked began no earlier than the oldest transaction under way.
-              where j.xmax = '0'::xid
-                or age(j.xmax) > age(xid(pg_snapshot_xmin(pg_current_snapshot())))
-            )
-            -- One row at least, which tells the time.
-            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
-              (select e.lease_expires_at from longhaul.executor e
-                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
-            from (select) one left join seen l on true"#,
-            &shards,
-            &job_ids,
-            self.claimer().map(|executor_id| executor_id.0),
-        )
-        .fetch_all(connection)
-        .await?;
-        self.seen(found)
-    }
-
-    /// Locks the rows that nobody else has locked, in the order everybody locks in.
-    async fn lock(&self, tx: &mut PgConnection) -> Result<Seen, StoreError> {
-        let (shards, job_ids) =
-            self.looked_at(|work| !matches!(work, Work::Submit(_) | Work::Ledger));
-        let found = sqlx::query_as!(
-            Found,
-            r#"-- lock_batch
-            with locked as materialized (
-              select j.job_id, to_json(j) as state,
-                exists (select from longhaul.executor e
-                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
-              from longhaul.job j
-              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
-              order by j.shard, j.job_id
-              for update of j skip locked
-            )
-            -- One row at least, which tells the time.
-            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
-              (select e.lease_expires_at from longhaul.executor e
-                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
-            from (select) one left join locked l on true"#,
-            &shards,
-            &job_ids,
-            self.claimer().map(|executor_id| executor_id.0),
-        )
-        .fetch_all(tx)
-        .await?;
-        self.seen(found)
-    }
-
-    fn seen(&self, found: Vec<Found>) -> Result<Seen, StoreError> {
-        let first = found.first().ok_or(StoreError::Unavailable(sqlx::Error::RowNotFound))?;
-        let now = first.now;
-        let claimer = self.claimer().zip(first.claimer_lives_until);
-        let rows = found.into_iter().filter_map(|row| {
-            let holder_lives = row.holder_lives.unwrap_or(false);
-            Some((row.job_id?, Row { state: row.state?, holder_lives }))
-        });
-        Ok(Seen { now, rows: rows.collect(), claimer })
-    }
-
-    /// The executor that takes the jobs which are submitted here, if it has room.
-    fn claimer(&self) -> Option<ExecutorId> {
-        self.ops.iter().find_map(|op| match &op.work {
-            Work::Submit(birth) => birth.claimer,
-            Work::Move { .. } | Work::Call { .. } | Work::Decided(_) | Work::Ledger => None,
-        })
-    }
 }
 
 impl Op {
@@ -335,13 +250,15 @@ impl Op {
 fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
     let seen = match (&op.work, seen) {
         (Work::Ledger, _) => return Fate::Still(Ok(None)),
+        (Work::Decided(_), None) if op.is_stale() => return Fate::Still(Ok(None)),
         (Work::Decided(decided), None) => return decided.fate(),
         (Work::Submit(_) | Work::Move { .. } | Work::Call { .. }, None) => return Fate::Locked,
         (_, Some(seen)) => seen,
     };
     match &op.work {
         Work::Ledger => Fate::Still(Ok(None)),
-        // Its row is compared with what was read when it is written.
+        // Its row is compared with what was read when it is written; the time is not, so it must not be long ago.
+        Work::Decided(_) if op.is_stale() => Fate::Still(Ok(None)),
         Work::Decided(decided) if seen.rows.contains_key(op.key.job_id()) => decided.fate(),
         Work::Decided(_) => Fate::Locked,
         Work::Submit(birth) => {

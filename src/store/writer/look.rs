@@ -1,0 +1,107 @@
+//! The looks of a batch: the rows of its jobs, with or without their locks, and the time.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+
+use super::Work;
+use super::batch::{Batch, Row, Seen};
+use crate::domain::id::ExecutorId;
+use crate::store::StoreError;
+use crate::store::write::Encoded;
+
+/// A row that was looked at, or only the time.
+struct Found {
+    now: DateTime<Utc>,
+    job_id: Option<String>,
+    state: Option<Encoded>,
+    holder_lives: Option<bool>,
+    claimer_lives_until: Option<DateTime<Utc>>,
+}
+
+impl Batch {
+    /// The rows to look at.
+    fn looked_at(&self, is_wanted: fn(&Work) -> bool) -> (Vec<i16>, Vec<String>) {
+        let wanted = self.ops.iter().filter(|op| is_wanted(&op.work));
+        wanted.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip()
+    }
+
+    /// Reads the rows of moves; one that somebody may have locked is left out.
+    pub(super) async fn look(&self, connection: &mut PgConnection) -> Result<Seen, StoreError> {
+        let (shards, job_ids) =
+            self.looked_at(|work| matches!(work, Work::Move { .. } | Work::Decided(_)));
+        let found = sqlx::query_as!(
+            Found,
+            r#"-- look_at_batch
+            with seen as materialized (
+              select j.job_id, to_json(j) as state,
+                exists (select from longhaul.executor e
+                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
+              from longhaul.job j
+              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
+              -- Whoever may have it locked began no earlier than the oldest transaction under way.
+              where j.xmax = '0'::xid
+                or age(j.xmax) > age(xid(pg_snapshot_xmin(pg_current_snapshot())))
+            )
+            -- One row at least, which tells the time.
+            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
+              (select e.lease_expires_at from longhaul.executor e
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
+            from (select) one left join seen l on true"#,
+            &shards,
+            &job_ids,
+            self.claimer().map(|executor_id| executor_id.0),
+        )
+        .fetch_all(connection)
+        .await?;
+        self.seen(found)
+    }
+
+    /// Locks the rows that nobody else has locked, in the order everybody locks in.
+    pub(super) async fn lock(&self, tx: &mut PgConnection) -> Result<Seen, StoreError> {
+        let (shards, job_ids) =
+            self.looked_at(|work| !matches!(work, Work::Submit(_) | Work::Ledger));
+        let found = sqlx::query_as!(
+            Found,
+            r#"-- lock_batch
+            with locked as materialized (
+              select j.job_id, to_json(j) as state,
+                exists (select from longhaul.executor e
+                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
+              from longhaul.job j
+              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
+              order by j.shard, j.job_id
+              for update of j skip locked
+            )
+            -- One row at least, which tells the time.
+            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
+              (select e.lease_expires_at from longhaul.executor e
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
+            from (select) one left join locked l on true"#,
+            &shards,
+            &job_ids,
+            self.claimer().map(|executor_id| executor_id.0),
+        )
+        .fetch_all(tx)
+        .await?;
+        self.seen(found)
+    }
+
+    fn seen(&self, found: Vec<Found>) -> Result<Seen, StoreError> {
+        let first = found.first().ok_or(StoreError::Unavailable(sqlx::Error::RowNotFound))?;
+        let now = first.now;
+        let claimer = self.claimer().zip(first.claimer_lives_until);
+        let rows = found.into_iter().filter_map(|row| {
+            let holder_lives = row.holder_lives.unwrap_or(false);
+            Some((row.job_id?, Row { state: row.state?, holder_lives }))
+        });
+        Ok(Seen { now, rows: rows.collect(), claimer })
+    }
+
+    /// The executor that takes the jobs which are submitted here, if it has room.
+    fn claimer(&self) -> Option<ExecutorId> {
+        self.ops.iter().find_map(|op| match &op.work {
+            Work::Submit(birth) => birth.claimer,
+            Work::Move { .. } | Work::Call { .. } | Work::Decided(_) | Work::Ledger => None,
+        })
+    }
+}
