@@ -88,18 +88,21 @@ impl Engine {
                 store.decide(key, &vote, request, claimer).await
             }
         };
-        Ok(place::take(place, acted?).changed)
+        let Acted { changed, claimed, .. } = acted?;
+        place::take(place, claimed);
+        Ok(changed)
     }
 
     /// Takes the decision of a person with a link; where the job goes on, it may do so here at once.
-    pub async fn decide(&self, key: &JobKey, vote: Vote) -> Result<Acted, StoreError> {
+    pub async fn decide(&self, key: &JobKey, vote: Vote) -> Result<(), StoreError> {
         let (engine, key) = (self.clone(), key.clone());
         // To its end also when the browser has gone: what was claimed for a place must come into it.
         to_its_end(async move {
             let place = engine.executor.find_place();
             let claimer = place.as_ref().map(Place::executor_id);
             let acted = engine.store.decide(&key, &vote, None, claimer).await?;
-            Ok(place::take(place, acted))
+            place::take(place, acted.claimed);
+            Ok(())
         })
         .await
     }

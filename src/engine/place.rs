@@ -11,7 +11,6 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::executor::Executor;
 use crate::domain::id::ExecutorId;
 use crate::store::claim::Claimed;
-use crate::store::transition::Acted;
 
 /// Room for one job that is about to need an executor.
 pub struct Place {
@@ -31,17 +30,16 @@ impl Place {
     }
 
     /// Takes the job that was claimed for it in hand.
-    pub fn take(self, job: Claimed) {
+    fn take(self, job: Claimed) {
         self.executor.take(job, self.slot);
     }
 }
 
-/// Takes what was claimed by an action in hand.
-pub(super) fn take(place: Option<Place>, mut acted: Acted) -> Acted {
-    if let Some((place, claimed)) = place.zip(acted.claimed.take()) {
+/// Takes the job in hand that was claimed for the place, if there was one and it was.
+pub(super) fn take(place: Option<Place>, claimed: Option<Box<Claimed>>) {
+    if let Some((place, claimed)) = place.zip(claimed) {
         place.take(*claimed);
     }
-    acted
 }
 
 impl Executor {

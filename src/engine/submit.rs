@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::place::Place;
+use super::place::{self, Place};
 use super::{Caller, Engine, EngineError, to_its_end};
 use crate::domain::id::{JobKey, new_job_id};
 use crate::domain::language::is_spoken;
@@ -68,9 +68,7 @@ impl Engine {
         to_its_end(async move {
             match store.submit(NewJob { claimer, ..job }).await? {
                 Stored::Created(view, claimed) => {
-                    if let Some((place, claimed)) = place.zip(claimed) {
-                        place.take(*claimed);
-                    }
+                    place::take(place, claimed);
                     Ok(Some(view))
                 }
                 Stored::Existed => Ok(None),

@@ -70,7 +70,7 @@ pub(super) async fn decide(
     let vote = read_vote(&body, &link)?;
     match engine.decide(&link.key, vote).await {
         // The same decision again is as good as the first.
-        Ok(_) => Ok(lead_back(&token)),
+        Ok(()) => Ok(lead_back(&token)),
         Err(StoreError::Refused(
             Refusal::ApprovalClosed { .. }
             | Refusal::AlreadyVoted { .. }
