@@ -68,6 +68,11 @@ impl Store {
     ) -> Result<Vec<JobView>, StoreError> {
         let statuses: Vec<String> = selector.statuses.iter().map(Word::word).collect();
         let labels = serde_json::to_value(&selector.labels).unwrap_or_default();
+        let mut tx = self.pool.begin().await?;
+        // Which index serves best depends on what is asked for.
+        sqlx::query!("-- plan_for_these_values\nset local plan_cache_mode = force_custom_plan")
+            .execute(&mut *tx)
+            .await?;
         let rows = sqlx::query_as!(
             Row,
             r#"-- list
@@ -100,8 +105,9 @@ impl Store {
             limit,
             spec::VERSION,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *tx)
         .await?;
+        tx.commit().await?;
         rows.into_iter().filter_map(|row| row.into_view().transpose()).collect()
     }
 }

@@ -177,7 +177,7 @@ impl Store {
             .max_connections(settings.connections_max)
             .acquire_timeout(Duration::from_secs(5))
             .test_before_acquire(false)
-            .connect_lazy_with(options.clone());
+            .connect_lazy_with(by_key(options.clone()));
         let (wake, writer, opened) = (Arc::default(), Arc::default(), Arc::default());
         Ok(Self { pool, wake, writer, options, presence: Arc::new(presence), opened })
     }
@@ -224,6 +224,24 @@ fn connect_options(url: &secrecy::SecretString) -> Result<PgConnectOptions, Stor
         ])
         .log_statements(tracing::log::LevelFilter::Trace)
         .log_slow_statements(tracing::log::LevelFilter::Warn, Duration::from_secs(1)))
+}
+
+/// Plans each statement once: ours are few and their plans depend on no value, but beside many jobs Postgres would plan
+/// them anew each time. Since a plan may be made on nearly empty tables and used on large ones, nothing may seem
+/// cheaper than a look by key.
+fn by_key(options: PgConnectOptions) -> PgConnectOptions {
+    options.options([
+        ("plan_cache_mode", "force_generic_plan"),
+        // What has to scan a table after all is thought to be dear, and no statement is worth compiling.
+        ("jit", "off"),
+        ("enable_seqscan", "off"),
+        ("enable_hashjoin", "off"),
+        ("enable_mergejoin", "off"),
+        ("seq_page_cost", "0"),
+        ("random_page_cost", "0"),
+        ("cpu_index_tuple_cost", "0"),
+        ("cpu_operator_cost", "0.0001"),
+    ])
 }
 
 /// Refuses to touch a job whose specification has a shape that only a newer release knows.

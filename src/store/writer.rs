@@ -225,7 +225,7 @@ impl Store {
     async fn write_batch(&self, line: &mut WriterLine, batch: Batch) -> Vec<Op> {
         let heard = self.heard(&batch);
         let error = match self.commit_batch(line, &batch).await {
-            Ok(outcome) => return self.answer(batch, outcome, heard),
+            Ok(outcome) => return self.answer(batch, outcome, heard).await,
             Err(error) => error,
         };
         if batch.len() == 1 || error.is_of_the_connection() {
@@ -237,7 +237,7 @@ impl Store {
         for single in batch.into_singles() {
             let heard = self.heard(&single);
             match self.commit_batch(line, &single).await {
-                Ok(outcome) => locked.extend(self.answer(single, outcome, heard)),
+                Ok(outcome) => locked.extend(self.answer(single, outcome, heard).await),
                 Err(error) => Self::refuse(line, single, error).await,
             }
         }
@@ -292,10 +292,14 @@ impl Store {
         batch.ops.iter().map(|op| self.wake.feeds().heard(&op.key)).collect()
     }
 
-    /// Tells every caller its fate, and who follows a job what was written.
-    fn answer(&self, batch: Batch, outcome: Outcome, heard: Vec<Option<Heard>>) -> Vec<Op> {
+    /// Tells who follows a job what was written, and then every caller its fate.
+    async fn answer(&self, batch: Batch, outcome: Outcome, heard: Vec<Option<Heard>>) -> Vec<Op> {
+        if self.tell(&batch, &outcome, heard) {
+            // They have all they need; callers look again, or go on with the job, and would be in their way.
+            tokio::task::yield_now().await;
+        }
         let mut locked = Vec::new();
-        for ((op, fate), heard) in batch.ops.into_iter().zip(outcome.fates).zip(heard) {
+        for (op, fate) in batch.ops.into_iter().zip(outcome.fates) {
             let answered = match fate {
                 Fate::Locked if op.arrived_at.elapsed() < LOCKED_MAX => {
                     locked.push(Op { was_locked: true, ..op });
@@ -303,32 +307,40 @@ impl Store {
                 }
                 Fate::Locked => Err(StoreError::Unavailable(sqlx::Error::PoolTimedOut)),
                 Fate::Still(answered) => answered,
-                Fate::Moves(moved) => {
-                    let woken = super::transition::woken(&moved.transition);
-                    match heard {
-                        _ if matches!(op.work, Work::Submit(_)) => self.wake.job_born(woken),
-                        Some(heard) => {
-                            let after = moved.from.last_sequence;
-                            let history = History::told_by(&moved.transition);
-                            self.wake.feeds().tell(&heard, after, history);
-                            self.wake.note_change(&op.key, woken);
-                        }
-                        None => self.wake.job_changed(&op.key, woken),
-                    }
-                    Ok(Some(moved))
-                }
+                Fate::Moves(moved) => Ok(Some(moved)),
             };
             // Whoever no longer waits finds it in the tables.
             let _ = op.answer.send(answered);
         }
         if let Some(claim) = batch.claim {
-            for claimed in &outcome.claims.claimed {
-                self.wake.job_changed(&claimed.key, super::wake::Woken::default());
-            }
             // One that nobody waits for is found unheld, and released.
             let _ = claim.answer.send(Ok(outcome.claims));
         }
         locked
+    }
+
+    /// Tells what moved; answers whether somebody here follows one of these jobs.
+    fn tell(&self, batch: &Batch, outcome: &Outcome, heard: Vec<Option<Heard>>) -> bool {
+        let mut is_followed = false;
+        for ((op, fate), heard) in batch.ops.iter().zip(&outcome.fates).zip(heard) {
+            let Fate::Moves(moved) = fate else { continue };
+            let woken = super::transition::woken(&moved.transition);
+            match heard {
+                _ if matches!(op.work, Work::Submit(_)) => self.wake.job_born(woken),
+                Some(heard) => {
+                    is_followed = true;
+                    let after = moved.from.last_sequence;
+                    let history = History::told_by(&moved.transition);
+                    self.wake.feeds().tell(&heard, after, history);
+                    self.wake.note_change(&op.key, woken);
+                }
+                None => self.wake.job_changed(&op.key, woken),
+            }
+        }
+        for claimed in &outcome.claims.claimed {
+            self.wake.job_changed(&claimed.key, super::wake::Woken::default());
+        }
+        is_followed
     }
 }
 

@@ -78,6 +78,9 @@ async fn a_notice_that_cannot_be_read_is_given_up_and_holds_up_no_other() {
         .await;
     rig.submit(job("broken", [wait(0)])).await;
     rig.sandbox.refused_messages(PERSON, 1).await;
+    let recorded =
+        "select delivery = 'pending' and tries = 1 from longhaul.outbox where job_id = $1";
+    rig.db.wait_until(recorded, "broken").await;
     let broken = "update longhaul.job_spec set spec = '{\"steps\": 7}' where job_id = 'broken'";
     sqlx::query(broken).execute(&rig.db.pool).await.unwrap();
     let given_up = "select delivery = 'failed' from longhaul.outbox where job_id = $1";

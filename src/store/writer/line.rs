@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::time::Instant;
 
-use crate::store::{StoreError, bounded};
+use crate::store::{StoreError, bounded, by_key};
 
 /// A connection that was not used for so long is tried before it is trusted.
 const IDLE: Duration = Duration::from_millis(500);
@@ -21,21 +21,9 @@ pub(super) struct WriterLine {
 }
 
 impl WriterLine {
-    /// The writer waits for no lock for long, since everybody waits for the writer, and plans each statement once:
-    /// its statements are few and their plans depend on no value, but beside many jobs Postgres would plan them anew each time.
-    /// Since the plan may be made on nearly empty tables and used on large ones, nothing may seem cheaper than a look by key.
+    /// The writer waits for no lock for long, since everybody waits for the writer.
     pub(super) fn new(options: &PgConnectOptions) -> Self {
-        let options = options.clone().options([
-            ("lock_timeout", "250ms"),
-            ("plan_cache_mode", "force_generic_plan"),
-            ("enable_seqscan", "off"),
-            ("enable_hashjoin", "off"),
-            ("enable_mergejoin", "off"),
-            ("seq_page_cost", "0"),
-            ("random_page_cost", "0"),
-            ("cpu_index_tuple_cost", "0"),
-            ("cpu_operator_cost", "0.0001"),
-        ]);
+        let options = by_key(options.clone().options([("lock_timeout", "250ms")]));
         Self { options, connection: None }
     }
 
