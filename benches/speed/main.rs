@@ -73,6 +73,16 @@ impl Scale {
         Duration::from_millis(self.pick(400, 4000))
     }
 
+    /// So short that what is submitted hardly outruns the slots, or claims would be measured.
+    pub fn burst(self) -> Duration {
+        Duration::from_millis(400)
+    }
+
+    /// And how many of them there are in each round.
+    pub fn bursts(self) -> usize {
+        self.pick(1, 10)
+    }
+
     /// How long pgbench runs in each round.
     pub fn walk_seconds(self) -> u32 {
         self.pick(1, 3)

@@ -66,7 +66,7 @@ pub async fn wait_until_completed(pool: &PgPool, jobs: usize) -> Result<()> {
         if !moves {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
     let completed = completed(pool).await?;
     if completed != jobs {

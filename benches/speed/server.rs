@@ -111,5 +111,5 @@ pub fn with_sandbox(url: &str) -> [(&str, &str); 2] {
 /// The same, with as many slots as submits in flight need.
 pub fn with_slots(url: &str) -> [(&str, &str); 3] {
     let [base_url, api_key] = with_sandbox(url);
-    [base_url, api_key, ("LONGHAUL_SLOTS", "256")]
+    [base_url, api_key, ("LONGHAUL_SLOTS", "1024")]
 }

@@ -66,11 +66,6 @@ impl Subject {
         load::saturate_and_complete(&self.clients, self.in_flight, span, make).await
     }
 
-    /// The same subject, with so many in flight.
-    pub fn with_in_flight(self, in_flight: usize) -> Self {
-        Self { in_flight, ..self }
-    }
-
     /// Ends the servers and drops the database.
     pub async fn end(self, ground: &Ground) -> Result<()> {
         for server in self.servers {

@@ -122,7 +122,7 @@ impl Engine {
                 return Ok(view);
             }
             tokio::select! {
-                () = changes.next() => {}
+                still = changes.until_it_stands_still(view.state.last_sequence) => still?,
                 () = tokio::time::sleep_until(until) => {}
             }
         }

@@ -273,10 +273,11 @@ impl Executor {
         // Let go of however this ends.
         let guard = InHandGuard { inner: Arc::clone(&self.inner), in_hand };
         let executor = self.clone();
-        self.inner.running.spawn(async move {
+        // In a box: a task is moved several times, and this one is large.
+        self.inner.running.spawn(Box::pin(async move {
             executor.drive(job, abort, &guard.in_hand).await;
             drop((guard, slot));
-        });
+        }));
     }
 
     /// Runs a job's steps, one after the other under one lease, until it leaves this process's hands.

@@ -98,7 +98,8 @@ impl Caller {
 
 /// Does something to its end also when whoever asked for it has gone.
 async fn to_its_end<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    match tokio::spawn(work).await {
+    // In a box: a task is moved several times, and what is done here is large.
+    match tokio::spawn(Box::pin(work)).await {
         Ok(done) => done,
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }

@@ -15,12 +15,27 @@ use crate::store::feed::Following;
 pub struct Changes(Following);
 
 impl Changes {
-    /// Returns when the job may have changed; sometimes it has not.
-    pub async fn next(&mut self) {
-        self.next_after(0).await;
+    /// Returns when what happened after a sequence has brought the job to where it stands still.
+    ///
+    /// What is written in this process tells it, so that the job itself need not be read at each change.
+    pub async fn until_it_stands_still(&mut self, after: i32) -> Result<(), StoreError> {
+        let mut read = after;
+        let mut is_behind = false;
+        loop {
+            if !is_behind {
+                self.next_after(read).await;
+            }
+            let page = self.page(read).await?;
+            let last = page.events.last().map(|last| &last.event);
+            read = last.map_or(read, |last| last.sequence);
+            is_behind = read < page.last_sequence;
+            if last.is_some_and(|last| !is_behind && last.status.stands_still()) {
+                return Ok(());
+            }
+        }
     }
 
-    /// The same for somebody who has read the events up to a sequence.
+    /// Returns when the job may have changed for somebody who has read the events up to a sequence; sometimes it has not.
     pub async fn next_after(&mut self, read: i32) {
         self.0.news(read).await;
     }

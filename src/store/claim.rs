@@ -129,7 +129,8 @@ impl Store {
         action: Action,
         call: Option<CallEnd>,
     ) -> Result<JobState, StoreError> {
-        let work = Work::Move { spec: Arc::clone(&job.spec), action };
+        let known = Box::new(job.state.clone());
+        let work = Work::Move { spec: Arc::clone(&job.spec), known, action };
         let lines = call.map(|call| Line::ended(&job.key, call)).into_iter().collect();
         let moved = self.write_soon(&job.key, work, lines).await?;
         moved.map(|moved| moved.transition.state).ok_or_else(|| Refusal::LeaseLost.into())

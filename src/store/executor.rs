@@ -54,7 +54,7 @@ impl Store {
     /// A line of its own for renewals, so that they never wait for a free connection.
     pub fn lease_line(&self) -> LeaseLine {
         let presence = Arc::clone(&self.presence);
-        let (options, pool) = (self.options.clone(), self.pool.clone());
+        let (options, pool) = (Arc::clone(&self.options), self.pool.clone());
         LeaseLine { options, pool, connection: None, presence, unseen: None }
     }
 
@@ -96,7 +96,7 @@ impl Store {
 
 /// A connection for renewals alone, made anew when it breaks; while it cannot be made, one of the pool has to do.
 pub struct LeaseLine {
-    options: PgConnectOptions,
+    options: Arc<PgConnectOptions>,
     pool: PgPool,
     connection: Option<PgConnection>,
     presence: Arc<Presence>,

@@ -91,7 +91,7 @@ pub struct Store {
     pool: PgPool,
     wake: Arc<Wake>,
     writer: Arc<writer::Writer>,
-    options: PgConnectOptions,
+    options: Arc<PgConnectOptions>,
     presence: Arc<Presence>,
     opened: Arc<SetOnce<()>>,
 }
@@ -179,7 +179,8 @@ impl Store {
             .test_before_acquire(false)
             .connect_lazy_with(by_key(options.clone()));
         let (wake, writer, opened) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Self { pool, wake, writer, options, presence: Arc::new(presence), opened })
+        let (options, presence) = (Arc::new(options), Arc::new(presence));
+        Ok(Self { pool, wake, writer, options, presence, opened })
     }
 
     /// The store, opened.

@@ -40,6 +40,7 @@ pub(super) struct Written<'a> {
     events: &'a [Event],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     checkpoints: &'a [Checkpoint],
+    is_born: Option<bool>,
     birth: Option<BirthRow<'a>>,
     begins: Option<&'a str>,
     people: Option<People<'a>>,
@@ -85,6 +86,7 @@ impl<'a> Written<'a> {
             state: &transition.state,
             events: &transition.events,
             checkpoints: &transition.checkpoints,
+            is_born: None,
             birth: None,
             begins: None,
             people: People::find(key, transition),
@@ -98,7 +100,7 @@ impl<'a> Written<'a> {
 
     /// The job is born with it.
     pub(super) fn born(self, birth: BirthRow<'a>) -> Self {
-        Self { birth: Some(birth), ..self }
+        Self { is_born: Some(true), birth: Some(birth), ..self }
     }
 
     /// If it begins an attempt, the first call of that gets its row in the ledger with this.

@@ -12,7 +12,7 @@ mod look;
 
 mod line;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,17 +32,11 @@ use crate::domain::job::{JobState, Lease};
 use crate::domain::spec::Spec;
 use crate::domain::state::{Action, Transition};
 pub(super) use batch::Moved;
-use batch::{Batch, Fate, Outcome};
+use batch::{Batch, Fate, Outcome, take_batch};
 use line::WriterLine;
 
 /// As many operations wait here at the most; who comes then waits before the door.
 const QUEUE_MAX: usize = 1024;
-/// The most operations of one batch.
-const OPS_MAX: usize = 128;
-/// Of these at the most so many that had found their row locked: what is free is not to wait for them.
-const LOCKED_OPS_MAX: usize = 32;
-/// The most bytes of one batch, beyond its first operation.
-const BYTES_MAX: usize = 4 << 20;
 /// How long rows that others have locked are left alone when there is nothing else to do.
 const LOCKED_PAUSE: Duration = Duration::from_millis(5);
 /// Longer than any of our transactions: what is locked for so long is not to be had.
@@ -87,8 +81,8 @@ struct Op {
 pub(super) enum Work {
     /// Store it; nothing in the answer means that the id is taken.
     Submit(Box<Birth>),
-    /// Let the holder of its lease move it.
-    Move { spec: Arc<Spec>, action: Action },
+    /// Let the holder of its lease move it, which knows its row from its own last write.
+    Move { spec: Arc<Spec>, known: Box<JobState>, action: Action },
     /// Write what was decided without the lock, if the row is still as it was read; else nothing is in the answer.
     Decided(Box<Decided>),
     /// Begin a further call under its lease.
@@ -342,37 +336,6 @@ impl Store {
         }
         is_followed
     }
-}
-
-/// The next operations that go together: in order, one on a job, one claim, and not too much at once.
-fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
-    let mut batch = Batch::default();
-    let (mut keys, mut bytes) = (HashSet::new(), 0);
-    let mut left = VecDeque::new();
-    let mut locked = 0;
-    for item in waiting.drain(..) {
-        match item {
-            // Who no longer waits must not be given jobs.
-            Item::Claim(claim) if claim.answer.is_closed() => {}
-            Item::Op(op) if op.answer.is_closed() && op.work.may_claim() => {}
-            Item::Claim(claim) if batch.claim.is_none() => batch.claim = Some(claim),
-            // One that does not fit closes the batch for its job, so that the order stays.
-            Item::Op(op) if keys.insert(op.key.clone()) => {
-                locked += usize::from(op.was_locked);
-                let has_room = batch.ops.len() < OPS_MAX && bytes <= BYTES_MAX;
-                let fits = has_room && !(op.was_locked && locked > LOCKED_OPS_MAX);
-                if fits {
-                    bytes += op.weight();
-                    batch.ops.push(*op);
-                } else {
-                    left.push_back(Item::Op(op));
-                }
-            }
-            item @ (Item::Claim(_) | Item::Op(_)) => left.push_back(item),
-        }
-    }
-    *waiting = left;
-    batch
 }
 
 impl Work {

@@ -5,7 +5,7 @@
 use anyhow::Result;
 
 use crate::Scale;
-use crate::load::{of_runs, of_waits};
+use crate::load::{of_runs, of_waits, saturate, saturate_and_complete};
 use crate::machine::Ground;
 use crate::meter;
 use crate::report::Part;
@@ -13,34 +13,38 @@ use crate::server::{Served, with_slots};
 use crate::subject::Subject;
 
 const COUNTS: [usize; 3] = [1, 2, 4];
-/// Enough for each of four to be as busy as it can be.
-const IN_FLIGHT: usize = 256;
+/// Enough for each of four to be as busy as it can be: two lanes with a full batch each.
+const SUBMITS: usize = 4 * 2 * 128;
+/// The same with steps that ask the model, of which each server has as many in hand as it has slots.
+const RUNS: usize = 256;
 
 /// Measures it.
 pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
-    let mut part = Part::new("g", "one, two and four servers, 256 in flight spread over them");
+    let mut part = Part::new("g", "one, two and four servers, with the same load spread over them");
     let sandbox = Served::sandbox(ground.folder()).await?;
     let variables = with_slots(sandbox.url()?);
     let mut subjects = Vec::new();
     for count in COUNTS {
         let database = format!("servers_{count}");
         let subject = Subject::make(ground, &database, count, &variables).await?;
-        subjects.push(subject.with_in_flight(IN_FLIGHT));
+        subjects.push(subject);
     }
     let mut jobs = [0; COUNTS.len()];
     for (subject, jobs) in subjects.iter().zip(&mut jobs) {
-        *jobs += subject.saturate(scale.span() / 2, of_waits).await?.jobs;
-        *jobs += subject.complete(scale.span() / 2, of_runs).await?.jobs;
+        *jobs += saturate(&subject.clients, SUBMITS, scale.span() / 2, of_waits).await?.jobs;
+        *jobs +=
+            saturate_and_complete(&subject.clients, RUNS, scale.span() / 2, of_runs).await?.jobs;
     }
     let mut waits: [Vec<f64>; COUNTS.len()] = Default::default();
     let mut runs: [Vec<f64>; COUNTS.len()] = Default::default();
     for round in 0..scale.rounds() {
         for turn in 0..COUNTS.len() {
             let at = (round + turn) % COUNTS.len();
-            let load = subjects[at].saturate(scale.span(), of_waits).await?;
+            let clients = &subjects[at].clients;
+            let load = saturate(clients, SUBMITS, scale.span(), of_waits).await?;
             jobs[at] += load.jobs;
             waits[at].push(load.rate());
-            let load = subjects[at].complete(scale.span(), of_runs).await?;
+            let load = saturate_and_complete(clients, RUNS, scale.span(), of_runs).await?;
             jobs[at] += load.jobs;
             runs[at].push(load.rate());
         }

@@ -1,6 +1,6 @@
 //! (a) and (b): jobs of two steps that need nobody, and of two that ask the sandbox, beside the floor in the same rounds.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -48,12 +48,13 @@ pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
             waits.add(reading.cost(pool, load.jobs).await?);
         }
         let reading = Reading::take(pool).await?;
-        let begun_at = std::time::Instant::now();
-        let load = subject.saturate(span, of_runs).await?;
-        jobs += load.jobs;
-        meter::wait_until_completed(pool, jobs).await?;
-        rounds.runs.rate.push(load.jobs as f64 / begun_at.elapsed().as_secs_f64());
-        rounds.runs.add(reading.cost(pool, load.jobs).await?);
+        let mut runs = Burst::default();
+        for _ in 0..scale.bursts() {
+            runs.add(&burst(&subject, scale.burst(), &mut jobs).await?);
+        }
+        rounds.runs.rate.push(runs.rate());
+        rounds.runs.add(reading.cost(pool, runs.jobs).await?);
+        rounds.piled.push(burst(&subject, span, &mut jobs).await?.rate());
         meter::rest(pool).await?;
         let paced = pace(&clients[0], Duration::from_millis(50), scale.paced(), of_waits).await?;
         jobs += paced.jobs;
@@ -72,6 +73,33 @@ pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
     sandbox.stop().await?;
     floor.drop(ground).await?;
     Ok(part)
+}
+
+/// Jobs, and how long it took until all of them had completed.
+#[derive(Default)]
+struct Burst {
+    jobs: usize,
+    time: Duration,
+}
+
+impl Burst {
+    fn add(&mut self, other: &Self) {
+        self.jobs += other.jobs;
+        self.time += other.time;
+    }
+
+    fn rate(&self) -> f64 {
+        self.jobs as f64 / self.time.as_secs_f64()
+    }
+}
+
+/// Submits jobs that ask the model for so long, and waits until they have completed; adds them to those there are.
+async fn burst(subject: &Subject, span: Duration, jobs: &mut usize) -> Result<Burst> {
+    let begun_at = Instant::now();
+    let load = subject.saturate(span, of_runs).await?;
+    *jobs += load.jobs;
+    meter::wait_until_completed(&subject.pool, *jobs).await?;
+    Ok(Burst { jobs: load.jobs, time: begun_at.elapsed() })
 }
 
 /// The rates of each walk.
@@ -113,6 +141,7 @@ struct Rounds {
     few: Waits,
     many: Waits,
     runs: Waits,
+    piled: Vec<f64>,
     paced_p50: Vec<f64>,
     paced_p99: Vec<f64>,
     commit: Vec<f64>,
@@ -152,6 +181,7 @@ impl Rounds {
         let p50 = part.figure("a, 20 a second, p50", "ms", &self.paced_p50);
         let p99 = part.figure("a, 20 a second, p99", "ms", &self.paced_p99);
         let runs = part.figure("b, 64 in flight", "jobs/s", &self.runs.rate);
+        part.figure("b, with a pile beyond the slots", "jobs/s", &self.piled);
         part.figure("b, commits a job", "", &self.runs.commits);
         part.figure("b, statements a job", "", &self.runs.statements);
         part.figure("b, WAL a job", "bytes", &self.runs.wal_bytes);

@@ -18,11 +18,10 @@ macro_rules! statement {
         sqlx::query_scalar!(
             r#"-- write
             with input as materialized (
-              select t.shard, t.job_id, t.from_epoch, t.from_sequence, t.from_run_at, t.events, t.checkpoints, t.birth, t.begins,
-                t.people, s.*
-              from jsonb_to_recordset($1) as t(shard smallint, job_id text, from_epoch integer, from_sequence integer,
-                from_run_at timestamptz,
-                state jsonb, events jsonb, checkpoints jsonb, birth jsonb, begins text, people jsonb)
+              select t.shard, t.job_id, t.from_epoch, t.from_sequence, t.from_run_at, t.is_born, (t.nth - 1)::text as place, s.*
+              from rows from (jsonb_to_recordset($1) as (shard smallint, job_id text, from_epoch integer,
+                from_sequence integer, from_run_at timestamptz, is_born boolean, state jsonb)) with ordinality
+                as t(shard, job_id, from_epoch, from_sequence, from_run_at, is_born, state, nth)
               cross join lateral jsonb_to_record(t.state) as s(
                 status text, reason text, current_step integer, step_count integer, revision integer,
                 retried_from integer, run_at timestamptz, executor_id uuid, epoch integer, attempt_id uuid,
@@ -36,19 +35,25 @@ macro_rules! statement {
               insert into longhaul.job (shard, job_id, status, reason, current_step, step_count, priority, spec_version,
                 run_at, executor_id, epoch, attempt_id, attempt, last_sequence, approval_id, approvals_asked,
                 deadline_at, step_started_at, created_at, updated_at, finished_at)
-              select t.shard, t.job_id, t.status, t.reason, t.current_step, t.step_count,
-                (t.birth -> 'priority')::integer, (t.birth -> 'spec_version')::integer, t.run_at, t.executor_id,
-                t.epoch, t.attempt_id, t.attempt, t.last_sequence, t.approval_id, t.approvals_asked, t.deadline_at,
-                t.step_started_at, t.updated_at, t.updated_at, t.finished_at
-              from input t where t.birth is not null order by t.shard, t.job_id
+              select t.shard, t.job_id, t.status, t.reason, t.current_step, t.step_count, b.priority, b.spec_version,
+                t.run_at, t.executor_id, t.epoch, t.attempt_id, t.attempt, t.last_sequence, t.approval_id,
+                t.approvals_asked, t.deadline_at, t.step_started_at, t.updated_at, t.updated_at, t.finished_at
+              from input t
+              cross join lateral jsonb_to_record($1 #> array[t.place, 'birth']) as b(priority integer, spec_version integer)
+              where t.is_born order by t.shard, t.job_id
               on conflict do nothing
-              returning shard, job_id
+              returning shard, job_id, attempt_id, current_step, revision, executor_id, epoch, updated_at
+            ),
+            -- Where each of them stands in the input: joined with it they would be looked for one by one.
+            places as materialized (
+              select jsonb_object_agg(t.job_id, t.place) as of_born from input t where t.is_born
             ),
             specified as (
               insert into longhaul.job_spec (shard, job_id, sent, spec, fingerprint, labels, traceparent)
               select t.shard, t.job_id, s.sent, s.spec, s.fingerprint, s.spec -> 'labels', s.traceparent
-              from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
-              cross join lateral jsonb_to_record(t.birth) as s(sent jsonb, spec jsonb, fingerprint bytea, traceparent text)
+              from born t
+              cross join lateral jsonb_to_record($1 #> array[(select of_born from places) ->> t.job_id, 'birth'])
+                as s(sent jsonb, spec jsonb, fingerprint bytea, traceparent text)
             ),
             -- The row, only if it is as it was read. An override of the lease belongs to one attempt.
             moved as (
@@ -63,24 +68,23 @@ macro_rules! statement {
                 deadline_at = t.deadline_at, left_ms = t.left_ms, step_started_at = t.step_started_at,
                 updated_at = t.updated_at, finished_at = t.finished_at
               from input t
-              where t.birth is null and j.shard = t.shard and j.job_id = t.job_id
+              where t.is_born is null and j.shard = t.shard and j.job_id = t.job_id
                 and j.epoch = t.from_epoch and j.last_sequence = t.from_sequence
                 and j.run_at is not distinct from t.from_run_at
               returning t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.executor_id, t.epoch, t.updated_at,
-                t.begins, t.events, t.checkpoints, t.people
+                t.place
             ),
+            -- What is long stays in the input, and is taken from there where it is needed.
             done as materialized (
               select * from moved
               union all
-              select t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.executor_id, t.epoch, t.updated_at,
-                t.begins, t.events, t.checkpoints, t.people
-              from born b join input t on t.shard = b.shard and t.job_id = b.job_id and t.birth is not null
+              select t.*, (select of_born from places) ->> t.job_id from born t
             ),
             -- Its history.
             told as (
               insert into longhaul.event (shard, job_id, sequence, occurred_at, kind, status, reason, step,
                 revision, attempt, actor, message, detail)
-              select t.shard, t.job_id, e.* from done t cross join lateral jsonb_to_recordset(t.events) as e(
+              select t.shard, t.job_id, e.* from done t cross join lateral jsonb_to_recordset($1 #> array[t.place, 'events']) as e(
                 sequence integer, occurred_at timestamptz, kind text, status text, reason text, step integer,
                 revision integer, attempt integer, actor text, message text, detail jsonb)
             ),
@@ -91,7 +95,7 @@ macro_rules! statement {
               select t.shard, t.job_id, c.step, c.revision, c.attempt_id, c.result ->> 'output', c.result ->> 'content',
                 c.result -> 'citations', c.result -> 'usage', (c.result ->> 'cost_usd')::numeric, c.result ->> 'model',
                 c.result ->> 'stop_reason', c.started_at, c.finished_at
-              from done t cross join lateral jsonb_to_recordset(t.checkpoints) as c(
+              from done t cross join lateral jsonb_to_recordset($1 #> array[t.place, 'checkpoints']) as c(
                 step integer, revision integer, attempt_id uuid, result jsonb, started_at timestamptz, finished_at timestamptz)
             ),
             -- The first call of an attempt that begins carries the attempt's id.
@@ -99,9 +103,9 @@ macro_rules! statement {
               insert into longhaul.model_call (shard, job_id, call_id, step, revision, attempt_id, executor_id, epoch,
                 model, started_at)
               select t.shard, t.job_id, t.attempt_id, t.current_step, t.revision, t.attempt_id, t.executor_id, t.epoch,
-                t.begins, t.updated_at
-              from done t
-              where t.begins is not null
+                m.model, t.updated_at
+              from done t cross join lateral (select $1 #>> array[t.place, 'begins'] as model) m
+              where m.model is not null
             ),
             lines as materialized (
               select * from jsonb_to_recordset($2) as t(shard smallint, job_id text, call_id uuid, kind text,
@@ -169,7 +173,7 @@ pub(super) async fn write_moves_and_people(
         r#",
         told_people as materialized (
           select t.shard, t.job_id, t.revision, t.updated_at, p.*
-          from done t cross join lateral jsonb_to_record(t.people) as p(
+          from done t cross join lateral jsonb_to_record($1 #> array[t.place, 'people']) as p(
             asked jsonb, closed jsonb, vote jsonb, links jsonb, outbox jsonb, supersedes_notices boolean)
         ),
         -- The approval that is closed.

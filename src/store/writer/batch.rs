@@ -5,12 +5,12 @@
 //! The guard of a running job is its lease: executor, epoch and attempt, compared with the row;
 //! a stale one is refused, and only its lines of the ledger are written.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 
-use super::{Claim, Op, Work};
+use super::{Claim, Item, Op, Work};
 use crate::domain::id::ExecutorId;
 use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
@@ -19,6 +19,13 @@ use crate::store::claim::{Claimable, Claims, claim_rows};
 use crate::store::ledger::Line;
 use crate::store::write::{Encoded, Written, not_as_read, write};
 use crate::store::{StoreError, read_text, unless_it_panics};
+
+/// The most operations of one batch.
+const OPS_MAX: usize = 128;
+/// Of these at the most so many that had found their row locked: what is free is not to wait for them.
+const LOCKED_OPS_MAX: usize = 32;
+/// The most bytes of one batch, beyond its first operation.
+const BYTES_MAX: usize = 4 << 20;
 
 /// Operations that go together.
 #[derive(Default)]
@@ -57,13 +64,46 @@ pub(in crate::store) struct Moved {
 pub(super) struct Seen {
     pub(super) now: DateTime<Utc>,
     pub(super) rows: HashMap<String, Row>,
-    /// The executor that takes the jobs which are submitted here, if its lease lives, and until when it does.
-    pub(super) claimer: Option<(ExecutorId, DateTime<Utc>)>,
+    /// Whether they are locked, so that one which is not here is somebody else's.
+    pub(super) are_locked: bool,
+    /// The executor of this process, if its lease lives, and until when it does.
+    pub(super) alive: Option<(ExecutorId, DateTime<Utc>)>,
 }
 
 pub(super) struct Row {
     pub(super) state: Encoded,
     pub(super) holder_lives: bool,
+}
+
+/// The next operations that go together: in order, one on a job, one claim, and not too much at once.
+pub(super) fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
+    let mut batch = Batch::default();
+    let (mut keys, mut bytes) = (HashSet::new(), 0);
+    let mut left = VecDeque::new();
+    let mut locked = 0;
+    for item in waiting.drain(..) {
+        match item {
+            // Who no longer waits must not be given jobs.
+            Item::Claim(claim) if claim.answer.is_closed() => {}
+            Item::Op(op) if op.answer.is_closed() && op.work.may_claim() => {}
+            Item::Claim(claim) if batch.claim.is_none() => batch.claim = Some(claim),
+            // One that does not fit closes the batch for its job, so that the order stays.
+            Item::Op(op) if keys.insert(op.key.clone()) => {
+                locked += usize::from(op.was_locked);
+                let has_room = batch.ops.len() < OPS_MAX && bytes <= BYTES_MAX;
+                let fits = has_room && !(op.was_locked && locked > LOCKED_OPS_MAX);
+                if fits {
+                    bytes += op.weight();
+                    batch.ops.push(*op);
+                } else {
+                    left.push_back(Item::Op(op));
+                }
+            }
+            item @ (Item::Claim(_) | Item::Op(_)) => left.push_back(item),
+        }
+    }
+    *waiting = left;
+    batch
 }
 
 impl Outcome {
@@ -238,6 +278,13 @@ impl Op {
         }
     }
 
+    /// Whether its row need not be looked at: its holder wrote it last, and the lease of that lives.
+    fn is_known(&self, seen: &Seen) -> bool {
+        let Work::Move { known, .. } = &self.work else { return false };
+        let (alive, _) = seen.alive.unzip();
+        !seen.are_locked && alive.is_some() && known.executor_id == alive
+    }
+
     /// What becomes of one that was not written, because its row is no longer as it was seen, or there already.
     fn unwritten(&self) -> Fate {
         match self.work {
@@ -262,13 +309,20 @@ fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
         Work::Decided(decided) if seen.rows.contains_key(op.key.job_id()) => decided.fate(),
         Work::Decided(_) => Fate::Locked,
         Work::Submit(birth) => {
-            let claimer = seen.claimer.map(|(executor_id, _)| executor_id);
+            let claimer = seen.alive.map(|(executor_id, _)| executor_id);
             let (from, transition) = birth.transition(seen.now, claimer);
-            let lives_until = seen.claimer.map(|(_, lives_until)| lives_until);
+            let lives_until = seen.alive.map(|(_, lives_until)| lives_until);
             let lease_expires_at = lives_until.filter(|_| transition.state.executor_id.is_some());
             Fate::Moves(Box::new(Moved { from, transition, lease_expires_at }))
         }
-        Work::Move { spec, action } => seen.decide_locked(op, |from, holder_lives| {
+        // It is compared with its row when it is written; what would not be written has to look.
+        Work::Move { spec, known, action } if op.is_known(seen) => {
+            match move_held(JobState::clone(known), spec, action.clone(), seen.now) {
+                moves @ Fate::Moves(_) => moves,
+                Fate::Locked | Fate::Still(_) => Fate::Locked,
+            }
+        }
+        Work::Move { spec, action, .. } => seen.decide_locked(op, |from, holder_lives| {
             move_held(from, spec, hold_back(action, holder_lives), seen.now)
         }),
         // An executor whose lease is over begins nothing.

@@ -15,20 +15,25 @@ struct Found {
     job_id: Option<String>,
     state: Option<Encoded>,
     holder_lives: Option<bool>,
-    claimer_lives_until: Option<DateTime<Utc>>,
+    lives_until: Option<DateTime<Utc>>,
 }
 
 impl Batch {
     /// The rows to look at.
-    fn looked_at(&self, is_wanted: fn(&Work) -> bool) -> (Vec<i16>, Vec<String>) {
+    fn looked_at(&self, is_wanted: impl Fn(&Work) -> bool) -> (Vec<i16>, Vec<String>) {
         let wanted = self.ops.iter().filter(|op| is_wanted(&op.work));
         wanted.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip()
     }
 
-    /// Reads the rows of moves; one that somebody may have locked is left out.
+    /// Reads the rows of what others decided, and of moves by another executor than this process's present one;
+    /// a row that somebody may have locked is left out.
     pub(super) async fn look(&self, connection: &mut PgConnection) -> Result<Seen, StoreError> {
-        let (shards, job_ids) =
-            self.looked_at(|work| matches!(work, Work::Move { .. } | Work::Decided(_)));
+        let executor = self.executor();
+        let (shards, job_ids) = self.looked_at(|work| match work {
+            Work::Move { known, .. } => known.executor_id != executor,
+            Work::Decided(_) => true,
+            Work::Submit(_) | Work::Call { .. } | Work::Ledger => false,
+        });
         let found = sqlx::query_as!(
             Found,
             r#"-- look_at_batch
@@ -45,15 +50,15 @@ impl Batch {
             -- One row at least, which tells the time.
             select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
               (select e.lease_expires_at from longhaul.executor e
-                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as lives_until
             from (select) one left join seen l on true"#,
             &shards,
             &job_ids,
-            self.claimer().map(|executor_id| executor_id.0),
+            executor.map(|executor_id| executor_id.0),
         )
         .fetch_all(connection)
         .await?;
-        self.seen(found)
+        self.seen(found, false)
     }
 
     /// Locks the rows that nobody else has locked, in the order everybody locks in.
@@ -75,33 +80,34 @@ impl Batch {
             -- One row at least, which tells the time.
             select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
               (select e.lease_expires_at from longhaul.executor e
-                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as claimer_lives_until
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as lives_until
             from (select) one left join locked l on true"#,
             &shards,
             &job_ids,
-            self.claimer().map(|executor_id| executor_id.0),
+            self.executor().map(|executor_id| executor_id.0),
         )
         .fetch_all(tx)
         .await?;
-        self.seen(found)
+        self.seen(found, true)
     }
 
-    fn seen(&self, found: Vec<Found>) -> Result<Seen, StoreError> {
+    fn seen(&self, found: Vec<Found>, are_locked: bool) -> Result<Seen, StoreError> {
         let first = found.first().ok_or(StoreError::Unavailable(sqlx::Error::RowNotFound))?;
         let now = first.now;
-        let claimer = self.claimer().zip(first.claimer_lives_until);
+        let alive = self.executor().zip(first.lives_until);
         let rows = found.into_iter().filter_map(|row| {
             let holder_lives = row.holder_lives.unwrap_or(false);
             Some((row.job_id?, Row { state: row.state?, holder_lives }))
         });
-        Ok(Seen { now, rows: rows.collect(), claimer })
+        Ok(Seen { now, rows: rows.collect(), are_locked, alive })
     }
 
-    /// The executor that takes the jobs which are submitted here, if it has room.
-    fn claimer(&self) -> Option<ExecutorId> {
+    /// The executor that takes the jobs which are submitted here and moves its own; a process has one at a time.
+    fn executor(&self) -> Option<ExecutorId> {
         self.ops.iter().find_map(|op| match &op.work {
             Work::Submit(birth) => birth.claimer,
-            Work::Move { .. } | Work::Call { .. } | Work::Decided(_) | Work::Ledger => None,
+            Work::Move { known, .. } => known.executor_id,
+            Work::Call { .. } | Work::Decided(_) | Work::Ledger => None,
         })
     }
 }
