@@ -120,17 +120,19 @@ macro_rules! statement {
               where t.kind = 'settled' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
                 and m.outcome in ('started', 'lost')
             ),
+            -- That it is not settled is said in a way that suits no index but the one by key: that of the unsettled
+            -- is short, and long where an old snapshot keeps what left it.
             noted as (
               update longhaul.model_call m set partial_output = t.partial_output
               from lines t
               where t.kind = 'noted' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
-                and m.outcome = 'started'
+                and m.settled_at is null
             ),
             -- It turned out that nothing had to be sent.
             unsent as (
               delete from longhaul.model_call m using lines t
               where t.kind = 'unsent' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
-                and m.outcome = 'started'
+                and m.settled_at is null
             ),
             -- A further call of an attempt whose lease was found to hold; a try whose reply was lost has written it.
             continued as (
