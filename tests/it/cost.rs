@@ -109,3 +109,28 @@ async fn a_job_that_asks_the_model_twice_is_three_commits() {
     // A look at the job takes statements too, and how many looks it takes depends on the machine.
     scales.assert_cost(before, 20, (3.2, 50.0, 10_000.0)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_finds_its_calls_by_their_key() {
+    let scales = Scales::set_up().await;
+    let db = &scales.rig.db;
+    for number in 0..20 {
+        let job_id = format!("calls-{number}");
+        scales.rig.submit(job(&job_id, [run("Write."), run("Write.")])).await;
+        scales.rig.settled_as(&job_id, JobStatus::Completed).await;
+    }
+    // A session tells what it has read when it ends.
+    db.number(
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity
+         where datname = current_database() and pid <> pg_backend_pid()",
+    )
+    .await;
+    let told = "select n_tup_ins >= 40 and $1 <> '' from pg_stat_user_tables
+      where relname = 'model_call'";
+    db.wait_until(told, "any").await;
+    // Only sweeps look for what is not settled: under an old snapshot that index holds all that ever was.
+    let scans = "select idx_scan from pg_stat_user_indexes
+      where indexrelname = 'model_call_unsettled'";
+    let scans = db.number(scans).await;
+    assert!(scans < 10, "{scans} looks at all that are not settled");
+}
