@@ -73,12 +73,7 @@ impl Scale {
         Duration::from_millis(self.pick(400, 4000))
     }
 
-    /// So short that what is submitted hardly outruns the slots, or claims would be measured.
-    pub fn burst(self) -> Duration {
-        Duration::from_millis(400)
-    }
-
-    /// And how many of them there are in each round.
+    /// How many bursts of jobs that ask the model there are in each round.
     pub fn bursts(self) -> usize {
         self.pick(1, 10)
     }

@@ -14,6 +14,8 @@ use crate::server::{Client, Served};
 
 /// So many connections carry the load, however many servers there are.
 const CONNECTIONS: usize = 4;
+/// So many submits are under way at once.
+const IN_FLIGHT: usize = 64;
 
 /// A database and its servers.
 pub struct Subject {
@@ -21,7 +23,6 @@ pub struct Subject {
     pub servers: Vec<Served>,
     pub clients: Vec<Client>,
     pub pool: PgPool,
-    in_flight: usize,
 }
 
 impl Subject {
@@ -53,17 +54,17 @@ impl Subject {
         for server in servers.iter().cycle().take(CONNECTIONS.max(count)) {
             clients.push(server.client().await?);
         }
-        Ok(Self { database: database.to_owned(), servers, clients, pool, in_flight: 64 })
+        Ok(Self { database: database.to_owned(), servers, clients, pool })
     }
 
-    /// Submits for so long with as many in flight, 64 if nothing else was said.
+    /// Submits for so long, with 64 in flight.
     pub async fn saturate(&self, span: Duration, make: fn() -> SubmitJobRequest) -> Result<Load> {
-        load::saturate(&self.clients, self.in_flight, span, make).await
+        load::saturate(&self.clients, IN_FLIGHT, span, make).await
     }
 
     /// The same, until the jobs have completed.
     pub async fn complete(&self, span: Duration, make: fn() -> SubmitJobRequest) -> Result<Load> {
-        load::saturate_and_complete(&self.clients, self.in_flight, span, make).await
+        load::saturate_and_complete(&self.clients, IN_FLIGHT, span, make).await
     }
 
     /// Ends the servers and drops the database.

@@ -48,6 +48,15 @@ impl Scales {
         Self { _postgres: postgres, rig }
     }
 
+    /// Twenty jobs, one after the other, each of which asks the model twice.
+    async fn run_twenty(&self) {
+        for number in 0..20 {
+            let job_id = format!("runs-{number}");
+            self.rig.submit(job(&job_id, [run("Write."), run("Write.")])).await;
+            self.rig.settled_as(&job_id, JobStatus::Completed).await;
+        }
+    }
+
     async fn read(&self) -> Reading {
         let (commits, statements, wal_bytes) = sqlx::query_as(
             "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint
@@ -101,11 +110,7 @@ async fn a_job_of_two_steps_costs_few_commits_statements_and_bytes() {
 async fn a_job_that_asks_the_model_twice_is_three_commits() {
     let scales = Scales::set_up().await;
     let before = scales.read().await;
-    for number in 0..20 {
-        let job_id = format!("runs-{number}");
-        scales.rig.submit(job(&job_id, [run("Write."), run("Write.")])).await;
-        scales.rig.settled_as(&job_id, JobStatus::Completed).await;
-    }
+    scales.run_twenty().await;
     // A look at the job takes statements too, and how many looks it takes depends on the machine.
     scales.assert_cost(before, 20, (3.2, 50.0, 10_000.0)).await;
 }
@@ -114,11 +119,7 @@ async fn a_job_that_asks_the_model_twice_is_three_commits() {
 async fn a_write_finds_its_calls_by_their_key() {
     let scales = Scales::set_up().await;
     let db = &scales.rig.db;
-    for number in 0..20 {
-        let job_id = format!("calls-{number}");
-        scales.rig.submit(job(&job_id, [run("Write."), run("Write.")])).await;
-        scales.rig.settled_as(&job_id, JobStatus::Completed).await;
-    }
+    scales.run_twenty().await;
     // A session tells what it has read when it ends.
     db.number(
         "select count(pg_terminate_backend(pid)) from pg_stat_activity

@@ -15,7 +15,7 @@ use crate::subject::Subject;
 const COUNTS: [usize; 3] = [1, 2, 4];
 /// Enough for each of four to be as busy as it can be: two lanes with a full batch each.
 const SUBMITS: usize = 4 * 2 * 128;
-/// The same with steps that ask the model, of which each server has as many in hand as it has slots.
+/// So many submit jobs that ask the model, each a few ahead of their completion.
 const RUNS: usize = 256;
 
 /// Measures it.
@@ -26,8 +26,7 @@ pub async fn measure(ground: &Ground, scale: Scale) -> Result<Part> {
     let mut subjects = Vec::new();
     for count in COUNTS {
         let database = format!("servers_{count}");
-        let subject = Subject::make(ground, &database, count, &variables).await?;
-        subjects.push(subject);
+        subjects.push(Subject::make(ground, &database, count, &variables).await?);
     }
     let mut jobs = [0; COUNTS.len()];
     for (subject, jobs) in subjects.iter().zip(&mut jobs) {

@@ -309,9 +309,8 @@ fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
         Work::Decided(decided) if seen.rows.contains_key(op.key.job_id()) => decided.fate(),
         Work::Decided(_) => Fate::Locked,
         Work::Submit(birth) => {
-            let claimer = seen.alive.map(|(executor_id, _)| executor_id);
+            let (claimer, lives_until) = seen.alive.unzip();
             let (from, transition) = birth.transition(seen.now, claimer);
-            let lives_until = seen.alive.map(|(_, lives_until)| lives_until);
             let lease_expires_at = lives_until.filter(|_| transition.state.executor_id.is_some());
             Fate::Moves(Box::new(Moved { from, transition, lease_expires_at }))
         }

@@ -18,83 +18,84 @@ struct Found {
     lives_until: Option<DateTime<Utc>>,
 }
 
-impl Batch {
-    /// The rows to look at.
-    fn looked_at(&self, is_wanted: impl Fn(&Work) -> bool) -> (Vec<i16>, Vec<String>) {
-        let wanted = self.ops.iter().filter(|op| is_wanted(&op.work));
-        wanted.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip()
-    }
+/// The rows of a batch, with which of them are wanted and whether they are locked, and the time.
+macro_rules! rows {
+    ($name:tt, $which:tt, $keys:expr, $executor:expr) => {
+        sqlx::query_as!(
+            Found,
+            $name
+                + r#"
+            -- rows_of_a_batch
+            with found as materialized (
+              select j.job_id, to_json(j) as state,
+                exists (select from longhaul.executor e
+                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
+              from longhaul.job j
+              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
+              "#
+                + $which
+                + r#"
+            -- one_row_at_least_which_tells_the_time
+            )
+            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
+              (select e.lease_expires_at from longhaul.executor e
+                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as lives_until
+            from (select) one left join found l on true"#,
+            &$keys.0,
+            &$keys.1,
+            $executor.map(|executor_id: ExecutorId| executor_id.0),
+        )
+    };
+}
 
+impl Batch {
     /// Reads the rows of what others decided, and of moves by another executor than this process's present one;
     /// a row that somebody may have locked is left out.
     pub(super) async fn look(&self, connection: &mut PgConnection) -> Result<Seen, StoreError> {
         let executor = self.executor();
-        let (shards, job_ids) = self.looked_at(|work| match work {
+        let keys = self.keys(|work| match work {
             Work::Move { known, .. } => known.executor_id != executor,
             Work::Decided(_) => true,
             Work::Submit(_) | Work::Call { .. } | Work::Ledger => false,
         });
-        let found = sqlx::query_as!(
-            Found,
-            r#"-- look_at_batch
-            with seen as materialized (
-              select j.job_id, to_json(j) as state,
-                exists (select from longhaul.executor e
-                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
-              from longhaul.job j
-              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
-              -- Whoever may have it locked began no earlier than the oldest transaction under way.
+        let rows = rows!(
+            "-- look_at_batch",
+            r"-- Whoever may have it locked began no earlier than the oldest transaction under way.
               where j.xmax = '0'::xid
-                or age(j.xmax) > age(xid(pg_snapshot_xmin(pg_current_snapshot())))
-            )
-            -- One row at least, which tells the time.
-            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
-              (select e.lease_expires_at from longhaul.executor e
-                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as lives_until
-            from (select) one left join seen l on true"#,
-            &shards,
-            &job_ids,
-            executor.map(|executor_id| executor_id.0),
-        )
-        .fetch_all(connection)
-        .await?;
-        self.seen(found, false)
+                or age(j.xmax) > age(xid(pg_snapshot_xmin(pg_current_snapshot())))",
+            keys,
+            executor
+        );
+        Self::seen(rows.fetch_all(connection).await?, executor, false)
     }
 
     /// Locks the rows that nobody else has locked, in the order everybody locks in.
     pub(super) async fn lock(&self, tx: &mut PgConnection) -> Result<Seen, StoreError> {
-        let (shards, job_ids) =
-            self.looked_at(|work| !matches!(work, Work::Submit(_) | Work::Ledger));
-        let found = sqlx::query_as!(
-            Found,
-            r#"-- lock_batch
-            with locked as materialized (
-              select j.job_id, to_json(j) as state,
-                exists (select from longhaul.executor e
-                  where e.executor_id = j.executor_id and e.lease_expires_at > longhaul.now()) as holder_lives
-              from longhaul.job j
-              join unnest($1::smallint[], $2::text[]) as k(shard, job_id) using (shard, job_id)
-              order by j.shard, j.job_id
-              for update of j skip locked
-            )
-            -- One row at least, which tells the time.
-            select longhaul.now() as "now!", l.job_id as "job_id?", l.state as "state: Encoded", l.holder_lives,
-              (select e.lease_expires_at from longhaul.executor e
-                where e.executor_id = $3 and e.lease_expires_at > longhaul.now()) as lives_until
-            from (select) one left join locked l on true"#,
-            &shards,
-            &job_ids,
-            self.executor().map(|executor_id| executor_id.0),
-        )
-        .fetch_all(tx)
-        .await?;
-        self.seen(found, true)
+        let executor = self.executor();
+        let keys = self.keys(|work| !matches!(work, Work::Submit(_) | Work::Ledger));
+        let rows = rows!(
+            "-- lock_batch",
+            "order by j.shard, j.job_id for update of j skip locked",
+            keys,
+            executor
+        );
+        Self::seen(rows.fetch_all(tx).await?, executor, true)
     }
 
-    fn seen(&self, found: Vec<Found>, are_locked: bool) -> Result<Seen, StoreError> {
+    /// The keys of the jobs to look at.
+    fn keys(&self, is_wanted: impl Fn(&Work) -> bool) -> (Vec<i16>, Vec<String>) {
+        let wanted = self.ops.iter().filter(|op| is_wanted(&op.work));
+        wanted.map(|op| (op.key.shard(), op.key.job_id().to_owned())).unzip()
+    }
+
+    fn seen(
+        found: Vec<Found>,
+        executor: Option<ExecutorId>,
+        are_locked: bool,
+    ) -> Result<Seen, StoreError> {
         let first = found.first().ok_or(StoreError::Unavailable(sqlx::Error::RowNotFound))?;
         let now = first.now;
-        let alive = self.executor().zip(first.lives_until);
+        let alive = executor.zip(first.lives_until);
         let rows = found.into_iter().filter_map(|row| {
             let holder_lives = row.holder_lives.unwrap_or(false);
             Some((row.job_id?, Row { state: row.state?, holder_lives }))
