@@ -81,7 +81,10 @@ apt could not install: $*"
 }
 
 apt_offers() {
-    apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'
+    local policy
+    # In full before it is searched: a pipe that is closed early counts as a failure.
+    policy=$(apt-cache policy "$1" 2>/dev/null) || return
+    [[ $policy =~ Candidate:\ [^\(] ]]
 }
 
 # Ubuntu has the two as snaps alone, which cannot be installed everywhere.
