@@ -20,13 +20,15 @@ pub const JOB_ID_BYTES_MAX: usize = 255;
 pub struct JobKey {
     shard: i16,
     job_id: Arc<str>,
+    wake_number: u64,
 }
 
 impl JobKey {
     /// The key of the job with this id: the shard is the lowest six bits of the first byte of the id's SHA-256.
     pub fn new(job_id: &str) -> Self {
-        let first = Sha256::digest(job_id.as_bytes())[0];
-        Self { shard: i16::from(first % SHARD_COUNT), job_id: job_id.into() }
+        let digest = Sha256::digest(job_id.as_bytes());
+        let wake_number = digest[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        Self { shard: i16::from(digest[0] % SHARD_COUNT), job_id: job_id.into(), wake_number }
     }
 
     /// The shard, from 0 to 63.
@@ -41,8 +43,7 @@ impl JobKey {
 
     /// A number that stands for the job in wake-ups; two jobs may share one, which costs a look for nothing.
     pub fn wake_number(&self) -> u64 {
-        let digest = Sha256::digest(self.job_id.as_bytes());
-        digest[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+        self.wake_number
     }
 }
 

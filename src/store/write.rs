@@ -22,7 +22,7 @@ use super::ledger::Line;
 use super::submit::BirthRow;
 use crate::domain::approval::{ApprovalStatus, Token, Verdict};
 use crate::domain::event::{Asked, Decision, Event, NoticeKind};
-use crate::domain::id::{ApprovalId, JobKey, NoticeId};
+use crate::domain::id::{ApprovalId, ExecutorId, JobKey, NoticeId};
 use crate::domain::job::JobState;
 use crate::domain::spec::{Spec, Work};
 use crate::domain::state::{Checkpoint, Transition};
@@ -119,6 +119,11 @@ impl<'a> Written<'a> {
 }
 
 impl<'a> People<'a> {
+    /// Whether somebody is asked or told.
+    fn has_notices(&self) -> bool {
+        self.asked.is_some() || !self.outbox.is_empty()
+    }
+
     /// Nothing, for most transitions.
     fn find(key: &JobKey, transition: &'a Transition) -> Option<Self> {
         let Transition { asked, closed, vote, notices, supersedes_notices, .. } = transition;
@@ -157,20 +162,67 @@ fn mint_links(key: &JobKey, approver: &str, rng: &mut ThreadRng, links: &mut Vec
     tokens.into()
 }
 
+/// What was not asked for before deciding: nothing is written unless the time has gone on from it by less than a
+/// second, and the executor lives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Foreseen {
+    pub(super) now: DateTime<Utc>,
+    pub(super) executor_id: Option<ExecutorId>,
+}
+
+/// What a write answers.
+pub(super) struct Wrote {
+    pub(super) now: DateTime<Utc>,
+    /// When the lease of the executor runs out that was foreseen to live, if it does.
+    pub(super) lives_until: Option<DateTime<Utc>>,
+    /// Whether all is as it was foreseen; else nothing was written.
+    pub(super) is_open: bool,
+    job_ids: Vec<String>,
+}
+
+impl Wrote {
+    /// The jobs that were written: those whose row is as it was read, and those born under an id that was free.
+    pub(super) fn job_ids(&self) -> HashSet<&str> {
+        self.job_ids.iter().map(String::as_str).collect()
+    }
+}
+
 /// Writes transitions, and lines of the ledger, with all that belongs to them, in one statement.
-///
-/// Answers which jobs were written: those whose row is as it was read, and those born under an id that was free.
 pub(super) async fn write(
     connection: &mut PgConnection,
     transitions: &[Written<'_>],
     lines: &[&Line],
-) -> Result<HashSet<String>, StoreError> {
-    let of_people = transitions.iter().any(|one| one.people.is_some());
+    foreseen: Option<Foreseen>,
+) -> Result<Wrote, StoreError> {
+    let parts = Parts::of(transitions, lines);
     let (transitions, lines) = (encode(transitions)?, encode(lines)?);
-    if of_people {
-        return statement::write_moves_and_people(connection, transitions, lines).await;
+    statement::write(connection, parts, transitions, lines, foreseen).await
+}
+
+/// Which parts of the statement are needed: the fewest that one of its forms has.
+#[derive(Clone, Copy)]
+enum Parts {
+    /// Jobs that are born.
+    Births,
+    /// Births, moves and lines, which concern no people.
+    Moves,
+    /// Moves by which people decide, and nobody is told anything.
+    Decisions,
+    All,
+}
+
+impl Parts {
+    fn of(transitions: &[Written<'_>], lines: &[&Line]) -> Self {
+        let has_births = transitions.iter().any(|one| one.is_born.is_some());
+        let has_moves = transitions.iter().any(|one| one.is_born.is_none());
+        let mut people = transitions.iter().filter_map(|one| one.people.as_ref()).peekable();
+        if people.peek().is_none() {
+            let is_alone = !has_moves && lines.is_empty();
+            return if is_alone { Self::Births } else { Self::Moves };
+        }
+        let is_alone = !has_births && lines.is_empty() && !people.any(People::has_notices);
+        if is_alone { Self::Decisions } else { Self::All }
     }
-    statement::write_moves(connection, transitions, lines).await
 }
 
 /// Writes transitions of rows that are locked, so that each is as it was read.
@@ -178,7 +230,8 @@ pub(super) async fn write_locked(
     tx: &mut PgConnection,
     transitions: &[Written<'_>],
 ) -> Result<(), StoreError> {
-    let written = write(tx, transitions, &[]).await?;
+    let wrote = write(tx, transitions, &[], None).await?;
+    let written = wrote.job_ids();
     match transitions.iter().find(|one| !written.contains(one.job_id)) {
         Some(_) => Err(not_as_read()),
         None => Ok(()),

@@ -1,8 +1,8 @@
 //! The writer: group commit.
 //!
-//! Submits, claims, checkpoints, what people do and lines of the ledger that arrive together in a lane are folded into one
-//! commit: idle, each waits for one of its own; busy, many share one.
-//! A batch has at most one operation on a job, in the order of arrival; a row that somebody else has locked
+//! Submits, claims, checkpoints, what people do and lines of the ledger that arrive together are folded into one
+//! commit: idle, each waits for one of its own; busy, many share one, and a second batch goes beside the first.
+//! A job has at most one operation under way, in the order of arrival; a row that somebody else has locked
 //! waits for the next batch; where a row spoils a batch, its operations go one by one, so that a bad one fails alone.
 //! Each caller is answered after the commit; one whose answer is lost asks again, and its own ids tell what happened.
 
@@ -12,12 +12,15 @@ mod look;
 
 mod line;
 
-use std::collections::VecDeque;
+mod known;
+
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -46,14 +49,12 @@ const LOCKED_MAX: Duration = Duration::from_secs(6);
 const FRESH: Duration = Duration::from_millis(500);
 
 /// So many batches are under way at once: while one is made durable, Postgres works on another.
-const LANES: usize = 2;
+const LINES: usize = 2;
+/// Beside a batch that is under way another goes when so many operations wait: two small ones cost more than one.
+const CROWD: usize = 16;
 
-/// The way to the writer: a lane for each job, so that what is done to one keeps its order.
+/// The way to the writer.
 pub(super) struct Writer {
-    lanes: [Lane; LANES],
-}
-
-struct Lane {
     queue: mpsc::Sender<Item>,
     /// Until the loop takes it.
     arrivals: Mutex<Option<mpsc::Receiver<Item>>>,
@@ -115,67 +116,95 @@ type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 impl Default for Writer {
     fn default() -> Self {
-        let lane = |_| {
-            let (queue, arrivals) = mpsc::channel(QUEUE_MAX);
-            Lane { queue, arrivals: Mutex::new(Some(arrivals)) }
-        };
-        Self { lanes: std::array::from_fn(lane) }
+        let (queue, arrivals) = mpsc::channel(QUEUE_MAX);
+        Self { queue, arrivals: Mutex::new(Some(arrivals)) }
     }
 }
 
-impl Writer {
-    fn lane_of(&self, key: &JobKey) -> &Lane {
-        let number = key.wake_number() % LANES as u64;
-        &self.lanes[number as usize]
+/// What waits to be written, and what is being written.
+struct Desk {
+    store: Store,
+    waiting: VecDeque<Item>,
+    /// The lines that are free.
+    free: Vec<WriterLine>,
+    under_way: FuturesUnordered<BoxFuture<'static, Written>>,
+    /// The jobs of the batches that are under way.
+    busy: HashSet<JobKey>,
+}
+
+/// A batch that is through.
+struct Written {
+    line: WriterLine,
+    keys: Vec<JobKey>,
+    /// What somebody else has locked.
+    locked: Vec<Op>,
+}
+
+impl Desk {
+    /// Begins as many batches as may be under way.
+    fn begin(&mut self) {
+        while self.under_way.is_empty() || self.waiting.len() >= CROWD {
+            let Some(mut line) = self.free.pop() else { return };
+            let batch = take_batch(&mut self.waiting, &self.busy);
+            let (size, store) = (batch.len(), self.store.clone());
+            if size == 0 {
+                self.free.push(line);
+                return;
+            }
+            let keys: Vec<JobKey> = batch.ops.iter().map(|op| op.key.clone()).collect();
+            self.busy.extend(keys.iter().cloned());
+            let write = async move {
+                let locked = store.write_batch(&mut line, batch).await;
+                if locked.len() == size {
+                    tokio::time::sleep(LOCKED_PAUSE).await;
+                }
+                Written { line, keys, locked }
+            };
+            self.under_way.push(write.boxed());
+        }
+    }
+
+    fn end(&mut self, Written { line, keys, locked }: Written) {
+        self.free.push(line);
+        for key in &keys {
+            self.busy.remove(key);
+        }
+        for op in locked.into_iter().rev() {
+            self.waiting.push_front(Item::Op(Box::new(op)));
+        }
     }
 }
 
 impl Store {
     /// Writes what arrives until told to stop, and then what has arrived by then.
     pub async fn write_batches(&self, stop: CancellationToken) {
-        let lanes = self.writer.lanes.iter().map(|lane| {
-            let taken = lane.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let Some(arrivals) = taken else {
-                unreachable!("a store has one writer, which its server runs once")
-            };
-            let (store, stop) = (self.clone(), stop.clone());
-            async move { store.write_lane(arrivals, stop).await }
-        });
-        let mut lanes: JoinSet<()> = lanes.collect();
-        while let Some(ended) = lanes.join_next().await {
-            if let Err(error) = ended {
-                std::panic::resume_unwind(error.into_panic());
-            }
-        }
-    }
-
-    async fn write_lane(&self, mut arrivals: mpsc::Receiver<Item>, stop: CancellationToken) {
-        let mut line = WriterLine::new(&self.options);
-        let mut waiting = VecDeque::new();
+        let taken = self.writer.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut arrivals) = taken else {
+            unreachable!("a store has one writer, which its server runs once")
+        };
+        let mut desk = Desk {
+            store: self.clone(),
+            waiting: VecDeque::new(),
+            free: (0..LINES).map(|_| WriterLine::new(&self.options)).collect(),
+            under_way: FuturesUnordered::new(),
+            busy: HashSet::new(),
+        };
         loop {
-            if waiting.is_empty() {
-                tokio::select! {
-                    // What has arrived goes before the stop.
-                    biased;
-                    item = arrivals.recv() => waiting.extend(item),
-                    () = stop.cancelled() => return,
-                }
+            let has_room = desk.waiting.len() < QUEUE_MAX;
+            let is_idle = desk.waiting.is_empty() && desk.under_way.is_empty();
+            tokio::select! {
+                // What has arrived goes before the stop.
+                biased;
+                Some(written) = desk.under_way.next() => desk.end(written),
+                item = arrivals.recv(), if has_room => desk.waiting.extend(item),
+                () = stop.cancelled(), if is_idle => return,
             }
-            while waiting.len() < QUEUE_MAX
+            while desk.waiting.len() < QUEUE_MAX
                 && let Ok(item) = arrivals.try_recv()
             {
-                waiting.push_back(item);
+                desk.waiting.push_back(item);
             }
-            let batch = take_batch(&mut waiting);
-            let size = batch.len();
-            let locked = self.write_batch(&mut line, batch).await;
-            let got_nowhere = locked.len() == size;
-            for op in locked.into_iter().rev() {
-                waiting.push_front(Item::Op(Box::new(op)));
-            }
-            if got_nowhere && size > 0 {
-                tokio::time::sleep(LOCKED_PAUSE).await;
-            }
+            desk.begin();
         }
     }
 
@@ -186,30 +215,24 @@ impl Store {
         work: Work,
         lines: Vec<ledger::Line>,
     ) -> Result<Option<Box<Moved>>, StoreError> {
-        let lane = self.writer.lane_of(key);
         let key = key.clone();
         let arrived_at = Instant::now();
         let op = |answer| Op { key, work, lines, arrived_at, was_locked: false, answer };
-        self.ask_writer(lane, |answer| Item::Op(Box::new(op(answer)))).await
+        self.ask_writer(|answer| Item::Op(Box::new(op(answer)))).await
     }
 
     /// Has jobs claimed with the next batch.
     pub(super) async fn claim_soon(&self, request: ClaimRequest) -> Result<Claims, StoreError> {
-        let [lane, ..] = &self.writer.lanes;
-        self.ask_writer(lane, |answer| Item::Claim(Claim { request, answer })).await
+        self.ask_writer(|answer| Item::Claim(Claim { request, answer })).await
     }
 
-    async fn ask_writer<T>(
-        &self,
-        lane: &Lane,
-        item: impl FnOnce(Answer<T>) -> Item,
-    ) -> Result<T, StoreError> {
+    async fn ask_writer<T>(&self, item: impl FnOnce(Answer<T>) -> Item) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         let item = item(answer);
         bounded(async {
             // It is gone only when the server is.
             let gone = || StoreError::Unavailable(sqlx::Error::PoolClosed);
-            lane.queue.send(item).await.map_err(|_gone| gone())?;
+            self.writer.queue.send(item).await.map_err(|_gone| gone())?;
             answered.await.unwrap_or_else(|_gone| Err(gone()))
         })
         .await
@@ -266,7 +289,7 @@ impl Store {
         loop {
             // Away from the line while it is used: one that breaks or hangs is not used again.
             let mut connection = line.take().await?;
-            let committed = bounded(batch.commit(&mut connection)).await;
+            let committed = bounded(batch.commit(&mut connection, &mut line.known)).await;
             let is_broken = match &committed {
                 Ok(_) => false,
                 Err(error) => error.is_of_the_connection(),

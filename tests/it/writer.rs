@@ -291,6 +291,39 @@ async fn an_executor_whose_lease_is_over_stores_its_result_and_begins_nothing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_set_is_noticed_before_anything_is_written_by_it() {
+    let desk = Desk::open().await;
+    // The newest of them, in seconds.
+    let age =
+        "select min(extract(epoch from longhaul.now() - created_at))::bigint from longhaul.job";
+    for (job_id, seconds) in [("before", 0), ("later", 3600), ("after", 0)] {
+        // Each write tells the time, by which the next is decided.
+        desk.rig.db.shift_clock(seconds).await;
+        desk.claimed(job_id).await;
+        let age = desk.rig.db.number(age).await;
+        assert!((0..60).contains(&age), "{job_id} was made {age} s ago");
+    }
+    desk.rig.db.shift_clock(-7200).await;
+    desk.claimed("earlier").await;
+    let age = desk.rig.db.number(age).await;
+    assert!((-7200..=-7000).contains(&age), "the job of an hour ahead, as seen from {age}");
+    let earlier = "select count(*) from longhaul.job
+      where job_id = 'earlier' and created_at between longhaul.now() - interval '1 min' and longhaul.now()";
+    assert_eq!(desk.rig.db.number(earlier).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_was_declared_dead_gets_no_job_though_it_was_known_to_live() {
+    let desk = Desk::open().await;
+    desk.claimed("first").await;
+    desk.claimed("second").await;
+    let bury = "delete from longhaul.executor";
+    sqlx::query(bury).execute(&desk.rig.db.pool).await.unwrap();
+    let third = desk.store.submit(desk.two_steps("third")).await;
+    assert!(matches!(third, Ok(Stored::Created(_, None))), "{third:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_stops_writes_first_what_has_arrived() {
     let desk = Desk::open().await;
     let submits = names(50);
@@ -329,7 +362,7 @@ async fn what_was_locked_still_goes_before_what_came_after_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_decided_before_the_row_changed_is_decided_again() {
     let desk = Desk::open().await;
-    for (job_id, meets) in [("soon", "-- write\n%"), ("late", "-- lock_batch\n%")] {
+    for (job_id, meets) in [("soon", "-- write%"), ("late", "-- lock_batch\n%")] {
         let job = desk.claimed(job_id).await;
         let mut other = desk.rig.db.pool.begin().await.unwrap();
         let change = "update longhaul.job set epoch = epoch + 1 where job_id = $1";
@@ -351,7 +384,7 @@ async fn what_was_decided_before_the_row_changed_is_decided_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_and_a_submit_of_its_job_at_once_are_each_answered_for_themselves() {
     let desk = Desk::open().await;
-    // Half of them share a lane with the claim, and so a batch.
+    // Those that arrive together share a batch with the claim.
     for name in names(10) {
         let waits = NewJob { claimer: None, ..desk.two_steps(&name) };
         assert!(matches!(desk.store.submit(waits).await, Ok(Stored::Created(_, None))));

@@ -10,14 +10,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 
+use super::known::Known;
 use super::{Claim, Item, Op, Work};
-use crate::domain::id::ExecutorId;
+use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Refusal, Transition};
 use crate::store::claim::{Claimable, Claims, claim_rows};
 use crate::store::ledger::Line;
-use crate::store::write::{Encoded, Written, not_as_read, write};
+use crate::store::write::{Encoded, Foreseen, Written, not_as_read, write};
 use crate::store::{StoreError, read_text, unless_it_panics};
 
 /// The most operations of one batch.
@@ -75,8 +76,8 @@ pub(super) struct Row {
     pub(super) holder_lives: bool,
 }
 
-/// The next operations that go together: in order, one on a job, one claim, and not too much at once.
-pub(super) fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
+/// The next operations that go together: in order, one on a job, none on a busy one, one claim, and not too much at once.
+pub(super) fn take_batch(waiting: &mut VecDeque<Item>, busy: &HashSet<JobKey>) -> Batch {
     let mut batch = Batch::default();
     let (mut keys, mut bytes) = (HashSet::new(), 0);
     let mut left = VecDeque::new();
@@ -88,7 +89,7 @@ pub(super) fn take_batch(waiting: &mut VecDeque<Item>) -> Batch {
             Item::Op(op) if op.answer.is_closed() && op.work.may_claim() => {}
             Item::Claim(claim) if batch.claim.is_none() => batch.claim = Some(claim),
             // One that does not fit closes the batch for its job, so that the order stays.
-            Item::Op(op) if keys.insert(op.key.clone()) => {
+            Item::Op(op) if !busy.contains(&op.key) && keys.insert(op.key.clone()) => {
                 locked += usize::from(op.was_locked);
                 let has_room = batch.ops.len() < OPS_MAX && bytes <= BYTES_MAX;
                 let fits = has_room && !(op.was_locked && locked > LOCKED_OPS_MAX);
@@ -141,13 +142,14 @@ impl Batch {
 
     /// Does everything in one commit.
     ///
-    /// Without locks first, where the guards of the statement are enough: two round trips instead of four.
+    /// Without locks first, where the guards of the statement are enough: one or two round trips instead of four.
     pub(super) async fn commit(
         &self,
         connection: &mut PgConnection,
+        known: &mut Option<Known>,
     ) -> Result<Outcome, StoreError> {
         if self.may_go_without_locks() {
-            match self.write_unlocked(connection).await {
+            match self.write_unlocked(connection, known).await {
                 // Somebody keeps a row locked; the others are not to wait for that.
                 Err(error) if error.is_lock_timeout() => {}
                 done => return done,
@@ -162,10 +164,32 @@ impl Batch {
         self.claim.is_none() && self.ops.iter().all(needs_none)
     }
 
-    /// Looks, decides, and writes what is still as it was seen; the rest waits for the next batch.
-    async fn write_unlocked(&self, connection: &mut PgConnection) -> Result<Outcome, StoreError> {
+    /// Looks where what is known is not enough, decides, and writes what is still as it was seen.
+    async fn write_unlocked(
+        &self,
+        connection: &mut PgConnection,
+        known: &mut Option<Known>,
+    ) -> Result<Outcome, StoreError> {
+        if let Some((seen, foreseen)) = self.foresee(known.as_ref())
+            && let Some(outcome) =
+                self.write_seen(connection, known, Some(&seen), Some(foreseen)).await?
+        {
+            return Ok(outcome);
+        }
         let seen = if self.needs_a_look() { Some(self.look(connection).await?) } else { None };
-        let mut fates = self.decide(seen.as_ref());
+        let written = self.write_seen(connection, known, seen.as_ref(), None).await?;
+        written.ok_or_else(not_as_read)
+    }
+
+    /// Decides and writes, unless something is not as it was foreseen; what was not written waits for the next batch.
+    async fn write_seen(
+        &self,
+        connection: &mut PgConnection,
+        known: &mut Option<Known>,
+        seen: Option<&Seen>,
+        foreseen: Option<Foreseen>,
+    ) -> Result<Option<Outcome>, StoreError> {
+        let mut fates = self.decide(seen);
         let lines = self.lines(&fates);
         let mut moved: Vec<Written<'_>> = self.written(&fates).collect();
         // Two servers that write the same rows wait for each other in one order.
@@ -175,15 +199,20 @@ impl Batch {
             let is_locked = fates.iter().any(|fate| matches!(fate, Fate::Locked));
             // Nothing is left out for the sake of others, so that it can wait for its rows at once.
             return if is_locked {
-                self.write_locked(connection).await
+                self.write_locked(connection).await.map(Some)
             } else {
-                Ok(Outcome::of(fates))
+                Ok(Some(Outcome::of(fates)))
             };
         }
-        let written = write(connection, &moved, &lines).await?;
+        let wrote = write(connection, &moved, &lines, foreseen).await?;
         drop(moved);
-        self.find_unwritten(&mut fates, &written);
-        Ok(Outcome::of(fates))
+        if !wrote.is_open {
+            *known = None;
+            return Ok(None);
+        }
+        *known = Some(Known::told_by(&wrote, known.as_ref(), seen));
+        self.find_unwritten(&mut fates, &wrote.job_ids());
+        Ok(Some(Outcome::of(fates)))
     }
 
     /// Locks what is free, decides, writes; nobody else has come between.
@@ -206,8 +235,9 @@ impl Batch {
         let claimed = claims.iter().map(Claimable::written);
         let moved: Vec<Written<'_>> = claimed.chain(self.written(&fates)).collect();
         if !moved.is_empty() || !lines.is_empty() {
-            let written = write(&mut tx, &moved, &lines).await?;
+            let wrote = write(&mut tx, &moved, &lines, None).await?;
             drop(moved);
+            let written = wrote.job_ids();
             let has_left_a_claim = claims.iter().any(|claim| !written.contains(claim.job_id()));
             // What was decided before the lock may be out of date; what was decided under it cannot be.
             if self.find_unwritten(&mut fates, &written) > 0 || has_left_a_claim {
@@ -220,7 +250,7 @@ impl Batch {
     }
 
     /// Finds what was not written, and what becomes of it; answers how many moves are to be made again.
-    fn find_unwritten(&self, fates: &mut [Fate], written: &HashSet<String>) -> usize {
+    fn find_unwritten(&self, fates: &mut [Fate], written: &HashSet<&str>) -> usize {
         let mut again = 0;
         for (op, fate) in self.ops.iter().zip(fates) {
             if matches!(fate, Fate::Moves(_)) && !written.contains(op.key.job_id()) {
@@ -256,7 +286,7 @@ impl Batch {
         lines
     }
 
-    fn needs_a_look(&self) -> bool {
+    pub(super) fn needs_a_look(&self) -> bool {
         self.ops.iter().any(|op| match op.work {
             Work::Submit(_) | Work::Move { .. } | Work::Call { .. } => true,
             Work::Decided(_) | Work::Ledger => false,

@@ -8,6 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::time::Instant;
 
+use super::known::Known;
 use crate::store::{StoreError, bounded, by_key};
 
 /// A connection that was not used for so long is tried before it is trusted.
@@ -18,13 +19,14 @@ pub(super) struct WriterLine {
     options: PgConnectOptions,
     /// Since when it has not been used.
     pub(super) connection: Option<(PgConnection, Instant)>,
+    pub(super) known: Option<Known>,
 }
 
 impl WriterLine {
     /// The writer waits for no lock for long, since everybody waits for the writer.
     pub(super) fn new(options: &PgConnectOptions) -> Self {
         let options = by_key(options.clone().options([("lock_timeout", "250ms")]));
-        Self { options, connection: None }
+        Self { options, connection: None, known: None }
     }
 
     /// An open connection: one that broke while nothing was under way is replaced without anybody noticing.

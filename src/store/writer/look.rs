@@ -104,7 +104,7 @@ impl Batch {
     }
 
     /// The executor that takes the jobs which are submitted here and moves its own; a process has one at a time.
-    fn executor(&self) -> Option<ExecutorId> {
+    pub(super) fn executor(&self) -> Option<ExecutorId> {
         self.ops.iter().find_map(|op| match &op.work {
             Work::Submit(birth) => birth.claimer,
             Work::Move { known, .. } => known.executor_id,

@@ -122,7 +122,7 @@ impl Talk {
     /// Whether this commits, which it may only do once it has been prepared.
     fn commits(&mut self, said: &[u8]) -> bool {
         let find = |what: &[u8]| said.windows(what.len()).position(|at| at == what);
-        if let Some(at) = find(b"\0-- write\n") {
+        if let Some(at) = find(b"\0-- write_") {
             // A message to prepare: the name of the statement, its end, the text.
             let name = said[..at].iter().rev().take_while(|byte| byte.is_ascii_graphic());
             let mut name: Vec<u8> = name.copied().collect();
