@@ -214,10 +214,21 @@ fn run_step(run: &RunStep) -> Value {
             "max_uses": search.max_uses,
             "allowed_domains": search.allowed_domains,
             "blocked_domains": search.blocked_domains,
+            "user_location": search.user_location.as_ref().map(|location| json!({
+                "city": location.city,
+                "region": location.region,
+                "country": location.country,
+                "timezone": location.timezone,
+            })),
         })),
         "context": word::context_mode(run.context),
         "timeout_seconds": run.timeout_seconds,
         "idle_timeout_seconds": run.idle_timeout_seconds,
+        "effort": word::effort(run.effort),
+        "output_schema_json": run.output_schema_json,
+        "stop_sequences": run.stop_sequences,
+        "on_truncated": word::truncation_policy(run.on_truncated),
+        "extra_json": run.extra_json,
     })
 }
 

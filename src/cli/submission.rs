@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 use super::{exit::CliError, word};
 use crate::rpc::proto::{
-    ApprovalStep, JobSettings, RunStep, Step, SubmitJobRequest, WaitStep, WebSearch, step,
-    wait_step,
+    ApprovalStep, JobSettings, RunStep, Step, SubmitJobRequest, UserLocation, WaitStep, WebSearch,
+    step, wait_step,
 };
 
 /// Reads a submission; an error is a `CliError::Invalid` that names the field.
@@ -91,6 +91,13 @@ struct Run {
     context: i32,
     timeout_seconds: i32,
     idle_timeout_seconds: i32,
+    #[serde(deserialize_with = "effort")]
+    effort: i32,
+    output_schema_json: String,
+    stop_sequences: Vec<String>,
+    #[serde(deserialize_with = "on_truncated")]
+    on_truncated: i32,
+    extra_json: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -99,6 +106,16 @@ struct Search {
     max_uses: i32,
     allowed_domains: Vec<String>,
     blocked_domains: Vec<String>,
+    user_location: Option<Location>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Location {
+    city: String,
+    region: String,
+    country: String,
+    timezone: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -147,6 +164,20 @@ fn on_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     let word = String::deserialize(from)?;
     word::find_timeout_policy(&word).map(|policy| policy as i32).ok_or_else(|| {
         D::Error::custom(format!("`{word}` is not a policy; use fail, approve or reject"))
+    })
+}
+
+fn effort<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let word = String::deserialize(from)?;
+    word::find_effort(&word).map(|effort| effort as i32).ok_or_else(|| {
+        D::Error::custom(format!("`{word}` is not an effort; use low, medium, high, xhigh or max"))
+    })
+}
+
+fn on_truncated<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let word = String::deserialize(from)?;
+    word::find_truncation_policy(&word).map(|policy| policy as i32).ok_or_else(|| {
+        D::Error::custom(format!("`{word}` is not a policy; use fail, accept or continue"))
     })
 }
 
@@ -202,10 +233,21 @@ impl From<Run> for RunStep {
                 max_uses: search.max_uses,
                 allowed_domains: search.allowed_domains,
                 blocked_domains: search.blocked_domains,
+                user_location: search.user_location.map(|location| UserLocation {
+                    city: location.city,
+                    region: location.region,
+                    country: location.country,
+                    timezone: location.timezone,
+                }),
             }),
             context: run.context,
             timeout_seconds: run.timeout_seconds,
             idle_timeout_seconds: run.idle_timeout_seconds,
+            effort: run.effort,
+            output_schema_json: run.output_schema_json,
+            stop_sequences: run.stop_sequences,
+            on_truncated: run.on_truncated,
+            extra_json: run.extra_json,
         }
     }
 }

@@ -4,8 +4,8 @@
 //! A number this build does not know is told as that number; both the short word and the full name are read.
 
 use crate::rpc::proto::{
-    ContextMode, Delivery, Door, EventKind, JobStatus, NoticeKind, StepKind, StepStatus,
-    TimeoutPolicy, Verdict,
+    ContextMode, Delivery, Door, Effort, EventKind, JobStatus, NoticeKind, StepKind, StepStatus,
+    TimeoutPolicy, TruncationPolicy, Verdict,
 };
 
 macro_rules! words {
@@ -46,12 +46,16 @@ words! {
     event_kind EventKind "EVENT_KIND_" "an event's kind";
     context_mode ContextMode "CONTEXT_MODE_" "a context mode";
     timeout_policy TimeoutPolicy "TIMEOUT_POLICY_" "a timeout policy";
+    effort Effort "EFFORT_" "an effort";
+    truncation_policy TruncationPolicy "TRUNCATION_POLICY_" "a truncation policy";
 }
 
 readers! {
     find_job_status JobStatus "JOB_STATUS_" "a job's status";
     find_context_mode ContextMode "CONTEXT_MODE_" "a context mode";
     find_timeout_policy TimeoutPolicy "TIMEOUT_POLICY_" "a timeout policy";
+    find_effort Effort "EFFORT_" "an effort";
+    find_truncation_policy TruncationPolicy "TRUNCATION_POLICY_" "a truncation policy";
 }
 
 fn shorten(name: &str, prefix: &str) -> String {

@@ -95,6 +95,8 @@ pub enum Reason {
     ModelRefused,
     /// Failed: the answer hit a limit of length.
     ModelTruncated,
+    /// The conversation or its answer was longer than the model's context window.
+    ContextOverflow,
     /// Failed: the model stopped for a reason that is not success.
     ModelStopped,
     /// Failed: a fault of the server while it ran the step.

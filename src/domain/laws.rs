@@ -15,7 +15,7 @@ use super::event::EventKind;
 use super::id::{ApprovalId, AttemptId, ExecutorId};
 use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
 use super::money::Usage;
-use super::spec::{ApprovalSpec, RunSpec, Spec, StepSpec, WaitSpec, Work};
+use super::spec::{ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, Work};
 use super::state::{Action, Ballot, Refusal, Transition, next, submit};
 use super::submission::{ContextMode, TimeoutPolicy};
 
@@ -67,6 +67,7 @@ fn works() -> impl Strategy<Value = Work> {
         3 => Just(Work::Run(RunSpec {
             prompt: "p".to_owned(), system: None, model: "m".to_owned(), max_tokens: 1, web_search: None,
             context: ContextMode::None, timeout_seconds: 1, idle_timeout_seconds: 1,
+            options: RunOptions::default(),
         })),
         2 => (1_i32..3, 1_i64..300, policy).prop_map(|(quorum, timeout_seconds, on_timeout)| {
             let approvers = vec!["+15550100".to_owned(), "+15550101".to_owned()];

@@ -12,7 +12,7 @@ mod step;
 
 mod search;
 
-use super::spec::{ApprovalSpec, RunSpec, Spec, StepSpec, Work};
+use super::spec::{ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, Work};
 use super::submission::{ContextMode, TimeoutPolicy};
 use search::{Explored, explore};
 use world::{Budget, Missing, Model};
@@ -27,6 +27,7 @@ fn run() -> Work {
         context: ContextMode::None,
         timeout_seconds: 1,
         idle_timeout_seconds: 1,
+        options: RunOptions::default(),
     })
 }
 

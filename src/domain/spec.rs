@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::submission::{ContextMode, TimeoutPolicy};
+use super::submission::{ContextMode, Effort, TimeoutPolicy, TruncationPolicy, UserLocation};
 
-/// The version of the shape below.
-pub const VERSION: i32 = 1;
+/// The newest version of the shape below that this server understands.
+///
+/// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
+/// fields and a place to search from.
+pub const VERSION: i32 = 2;
 
 /// A job with every default filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,6 +82,30 @@ pub struct RunSpec {
     pub timeout_seconds: u32,
     /// The longest silence within a call.
     pub idle_timeout_seconds: u32,
+    /// What only newer servers understand.
+    #[serde(flatten)]
+    pub options: RunOptions,
+}
+
+/// What a run step may ask for besides; absent in what older servers have frozen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunOptions {
+    /// How much the model thinks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+    /// The form of the answer, a JSON schema as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema_json: Option<String>,
+    /// Where the model stops.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop_sequences: Vec<String>,
+    /// What happens to an answer that was cut off.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_truncated: TruncationPolicy,
+    /// Further fields of the provider's request, a JSON object as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_json: Option<String>,
 }
 
 /// What a model may search.
@@ -90,6 +117,9 @@ pub struct WebSearchSpec {
     pub allowed_domains: Vec<String>,
     /// Never search these domains.
     pub blocked_domains: Vec<String>,
+    /// Where the one who asks is, roughly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_location: Option<UserLocation>,
 }
 
 /// A request for a decision.
@@ -118,6 +148,19 @@ pub enum WaitSpec {
 }
 
 impl Spec {
+    /// The oldest version that can say all of it: a server of the release before runs what it understands.
+    pub fn version(&self) -> i32 {
+        let is_new = self.steps.iter().any(|step| match &step.work {
+            Work::Run(run) => {
+                let location =
+                    run.web_search.as_ref().and_then(|search| search.user_location.as_ref());
+                run.options != RunOptions::default() || location.is_some()
+            }
+            Work::Approval(_) | Work::Wait(_) => false,
+        });
+        if is_new { VERSION } else { 1 }
+    }
+
     /// The step of this number, counted from 1.
     pub fn find_step(&self, step: i32) -> Option<&StepSpec> {
         usize::try_from(step).ok()?.checked_sub(1).and_then(|at| self.steps.get(at))
@@ -127,6 +170,10 @@ impl Spec {
     pub fn step_count(&self) -> i32 {
         i32::try_from(self.steps.len()).expect("a validated job has at most 1,000 steps")
     }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// What the server fills in where a submission says nothing.

@@ -75,6 +75,16 @@ pub struct RunStep {
     pub timeout_seconds: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
     pub idle_timeout_seconds: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub output_schema_json: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop_sequences: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_truncated: Option<TruncationPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
+    pub extra_json: Option<String>,
 }
 
 /// What the model may search.
@@ -88,7 +98,53 @@ pub struct WebSearch {
     pub allowed_domains: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_domains: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_location: Option<UserLocation>,
 }
+
+/// Where the one who asks is, roughly; what is empty is not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "each field is documented in submission.proto")]
+pub struct UserLocation {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub city: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub region: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub country: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub timezone: String,
+}
+
+/// How much a model thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each value is documented in submission.proto")]
+pub enum Effort {
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
+}
+
+impl Word for Effort {}
+
+/// What happens to an answer that was cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TruncationPolicy {
+    /// The step fails.
+    #[default]
+    Fail,
+    /// What there is of it is the output.
+    Accept,
+    /// The model is asked to go on.
+    Continue,
+}
+
+impl Word for TruncationPolicy {}
 
 /// What a run step's model sees of the steps before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,14 +3,19 @@
 //! Both doors come through here, and nothing is checked anywhere else.
 //! Fields are named as in the proto's JSON, counted from zero: `steps[1].approval.timeout_seconds`.
 
+pub mod json;
+
 use std::collections::HashMap;
 
 use chrono::{DateTime, Datelike as _, Utc};
 
 use super::id::find_job_id_fault;
-use super::spec::{ApprovalSpec, Defaults, RunSpec, Spec, StepSpec, WaitSpec, WebSearchSpec, Work};
+use super::spec::{
+    ApprovalSpec, Defaults, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, WebSearchSpec, Work,
+};
 use super::submission::{
-    ApprovalStep, RunStep, Settings, Step, Submission, TimeoutPolicy, WaitStep, WebSearch,
+    ApprovalStep, RunStep, Settings, Step, Submission, TimeoutPolicy, UserLocation, WaitStep,
+    WebSearch,
 };
 use super::template::{Name, Template};
 
@@ -200,6 +205,7 @@ fn freeze_run(at: usize, run: &RunStep, known: &Known<'_>, faults: &mut Faults) 
         300,
     );
     let settings = known.settings;
+    let options = freeze_options(&field, run, faults);
     RunSpec {
         prompt: run.prompt.clone(),
         system: run.system.clone(),
@@ -211,6 +217,45 @@ fn freeze_run(at: usize, run: &RunStep, known: &Known<'_>, faults: &mut Faults) 
         context: run.context.unwrap_or(known.defaults.context),
         timeout_seconds: timeout.unsigned_abs(),
         idle_timeout_seconds: idle.unsigned_abs(),
+        options,
+    }
+}
+
+fn freeze_options(
+    field: &impl Fn(&str) -> String,
+    run: &RunStep,
+    faults: &mut Faults,
+) -> RunOptions {
+    if let Some(schema) = &run.output_schema_json {
+        json::check_object(&field("output_schema_json"), schema, &[], faults);
+    }
+    if run.stop_sequences.len() > 16 {
+        faults.add(field("stop_sequences"), "must have at most 16 entries");
+    }
+    for (at, text) in run.stop_sequences.iter().enumerate() {
+        let field = field(&format!("stop_sequences[{at}]"));
+        if text.trim().is_empty() {
+            faults.add(&field, "must not be blank");
+        }
+        faults.check_text(&field, text, 256);
+    }
+    if let Some(extra) = &run.extra_json {
+        let mut ours =
+            vec!["model", "max_tokens", "messages", "system", "stream", "stop_sequences"];
+        if run.web_search.is_some() {
+            ours.push("tools");
+        }
+        if run.effort.is_some() || run.output_schema_json.is_some() {
+            ours.push("output_config");
+        }
+        json::check_object(&field("extra_json"), extra, &ours, faults);
+    }
+    RunOptions {
+        effort: run.effort,
+        output_schema_json: run.output_schema_json.clone(),
+        stop_sequences: run.stop_sequences.clone(),
+        on_truncated: run.on_truncated.unwrap_or_default(),
+        extra_json: run.extra_json.clone(),
     }
 }
 
@@ -262,10 +307,23 @@ fn freeze_web_search(field: &str, search: &WebSearch, faults: &mut Faults) -> We
             }
         }
     }
+    if let Some(UserLocation { city, region, country, timezone }) = &search.user_location {
+        let parts =
+            [("city", city), ("region", region), ("country", country), ("timezone", timezone)];
+        for (name, text) in parts {
+            faults.check_text(&format!("{field}.user_location.{name}"), text, 255);
+        }
+        let is_code = country.len() == 2 && country.bytes().all(|byte| byte.is_ascii_uppercase());
+        if !country.is_empty() && !is_code {
+            faults
+                .add(format!("{field}.user_location.country"), "must be two letters such as `PT`");
+        }
+    }
     WebSearchSpec {
         max_uses: max_uses.unsigned_abs(),
         allowed_domains: search.allowed_domains.clone(),
         blocked_domains: search.blocked_domains.clone(),
+        user_location: search.user_location.clone(),
     }
 }
 

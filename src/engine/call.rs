@@ -15,7 +15,7 @@ use super::step::{Ended, Steps, a_few_times};
 use crate::domain::id::CallId;
 use crate::domain::job::{Reason, StepResult};
 use crate::domain::money::Usd;
-use crate::model::{Call, ModelError, Partial, Reply, Retry};
+use crate::model::{Call, ModelError, Partial, Reply, Then};
 use crate::store::StoreError;
 use crate::store::claim::Claimed;
 use crate::store::ledger::{CallEnd, CallOutcome, Settlement};
@@ -65,21 +65,24 @@ impl Steps {
                     let spent = self.price(job, &reply);
                     tell_spent(&reply, spent);
                     cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
-                    let end = CallEnd::Settled(call_id, answered(&reply, spent));
-                    let next = call.continued(&reply);
+                    let mut settled = answered(&reply, spent);
                     let whole = match answer.take() {
-                        Some(begun) => begun.followed_by(reply),
-                        None => reply,
+                        Some(begun) => begun.followed_by(reply.clone()),
+                        None => reply.clone(),
                     };
-                    let Some(next) = next else {
-                        let ended = if whole.is_paused() {
-                            Ended::Erred(paused_too_often())
-                        } else {
-                            Ended::Succeeded(result(whole, cost))
-                        };
-                        return Ok((ended, end));
-                    };
-                    (call, answer) = (next, Some(whole));
+                    match call.then(&reply, &whole) {
+                        Then::Done => {
+                            let end = CallEnd::Settled(call_id, settled);
+                            return Ok((Ended::Succeeded(result(whole, cost)), end));
+                        }
+                        Then::Fail(error) => {
+                            // It was paid for, and no checkpoint will have it.
+                            settled.partial_output = Some(whole.text);
+                            return Ok((Ended::Erred(error), CallEnd::Settled(call_id, settled)));
+                        }
+                        Then::GoOn(next) => (call, answer) = (*next, Some(whole)),
+                    }
+                    let end = CallEnd::Settled(call_id, settled);
                     call_id = self.begin_further(job, end, &call, abort).await?;
                 }
             }
@@ -166,16 +169,6 @@ impl Steps {
     fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {
         let on = job.state.updated_at.date_naive();
         self.model.find_cost(&reply.model, &reply.usage, reply.tier, on)
-    }
-}
-
-fn paused_too_often() -> ModelError {
-    ModelError {
-        reason: Reason::ModelStopped,
-        retry: Retry::Never,
-        message: "the provider paused the answer too often".into(),
-        request_id: None,
-        usage: None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -18,11 +18,16 @@ use super::reply::without_nul;
 use super::sse::SseDecoder;
 use super::stream::{Accumulator, Heard};
 use super::{Call, Model, Partial, Reply, Role, WebSearch};
+use crate::domain::submission::{Effort, UserLocation};
 
 /// An error's body is a few hundred bytes; a page of HTML from a proxy can be any size.
 const LONGEST_ERROR_BYTES: usize = 64 * 1024;
 /// The end of a stream follows its last event closely, at the latest when a slow acknowledgement lets it go.
 const LONGEST_END: Duration = Duration::from_millis(100);
+
+/// How the provider advises to go on with an answer that was cut off: newer models refuse to be given its beginning.
+const GO_ON: &str = "Your previous response was cut off. Continue exactly where it ended. \
+                     Do not repeat any of it, and do not comment on the interruption.";
 
 #[derive(Serialize)]
 struct Body<'c> {
@@ -34,6 +39,45 @@ struct Body<'c> {
     messages: Vec<Message<'c>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<[WebSearchTool<'c>; 1]>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop_sequences: &'c [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'c>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+    #[serde(flatten)]
+    extra: Extra<'c>,
+}
+
+/// Fields as they were sent, in their order.
+struct Extra<'c>(&'c [(String, Box<RawValue>)]);
+
+impl Serialize for Extra<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'c> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<Effort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<OutputFormat<'c>>,
+}
+
+#[derive(Serialize)]
+struct OutputFormat<'c> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: &'c RawValue,
+}
+
+/// At the top of a request: the provider finds the prefix that is worth keeping.
+#[derive(Serialize)]
+struct CacheControl {
+    #[serde(rename = "type")]
+    kind: &'static str,
 }
 
 #[derive(Serialize)]
@@ -59,6 +103,16 @@ struct WebSearchTool<'c> {
     allowed_domains: &'c [String],
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     blocked_domains: &'c [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_location: Option<Location<'c>>,
+}
+
+#[derive(Serialize)]
+struct Location<'c> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    place: &'c UserLocation,
 }
 
 impl Model {
@@ -103,20 +157,38 @@ impl<'c> Body<'c> {
             .turns
             .iter()
             .map(|turn| Message { role: turn.role, content: Content::Text(&turn.text) });
+        let begun = call.begun.iter().flat_map(|begun| {
+            [
+                Message { role: Role::Assistant, content: Content::Text(begun) },
+                Message { role: Role::User, content: Content::Text(GO_ON) },
+            ]
+        });
         let paused = call
             .paused_contents
             .iter()
             .map(|blocks| Message { role: Role::Assistant, content: Content::Blocks(blocks) });
+        let format = call
+            .output_schema
+            .as_deref()
+            .map(|schema| OutputFormat { kind: "json_schema", schema });
+        let has_output_config = call.effort.is_some() || format.is_some();
+        let says_how_to_cache = call.extra.iter().any(|(name, _)| name == "cache_control");
         Self {
             model: &call.model,
             max_tokens: call.max_tokens,
             stream: true,
             system: call.system.as_deref().filter(|system| !system.is_empty()),
-            messages: turns.chain(paused).collect(),
+            messages: turns.chain(begun).chain(paused).collect(),
             tools: call
                 .web_search
                 .as_ref()
                 .map(|search| [WebSearchTool::new(search, web_search_tool)]),
+            stop_sequences: &call.stop_sequences,
+            output_config: has_output_config
+                .then_some(OutputConfig { effort: call.effort, format }),
+            cache_control: (call.is_cached && !says_how_to_cache)
+                .then_some(CacheControl { kind: "ephemeral" }),
+            extra: Extra(&call.extra),
         }
     }
 }
@@ -129,6 +201,10 @@ impl<'c> WebSearchTool<'c> {
             max_uses: search.max_uses,
             allowed_domains: &search.allowed_domains,
             blocked_domains: &search.blocked_domains,
+            user_location: search
+                .user_location
+                .as_ref()
+                .map(|place| Location { kind: "approximate", place }),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked of the model: one request to the provider, before it is put into the provider's words.
 //!
-//! A call that the provider paused is continued by a new call that carries the paused answer unchanged.
+//! A call that the provider paused is continued by a new call that carries the paused answer unchanged;
+//! one whose answer was cut off goes on by a new turn of the user that asks for the rest.
 //! Prompts are private: the `Debug` forms show only sizes.
 
 use std::fmt;
@@ -9,9 +10,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::Reply;
+use super::{ModelError, Reply};
+use crate::domain::job::Reason;
+use crate::domain::submission::{Effort, TruncationPolicy, UserLocation};
 
-/// How often one answer may be continued after the provider paused it.
+/// How often one answer may be continued after it was paused or cut off.
 pub const MAX_CONTINUATIONS: usize = 8;
 
 /// Call is one request to the model.
@@ -31,8 +34,35 @@ pub struct Call {
     pub timeout: Duration,
     /// How long the answer may stand still.
     pub idle_timeout: Duration,
+    /// How much the model thinks, if that is not left to the provider.
+    pub effort: Option<Effort>,
+    /// The form of the answer, a JSON schema.
+    pub output_schema: Option<Box<RawValue>>,
+    /// Where the model stops.
+    pub stop_sequences: Vec<String>,
+    /// What happens to an answer that is cut off.
+    pub on_truncated: TruncationPolicy,
+    /// Further fields of the request, as they were sent.
+    pub extra: Vec<(String, Box<RawValue>)>,
+    /// Whether the provider is to keep the prompt for a call that is likely to follow soon.
+    pub is_cached: bool,
+    /// What there is of an answer that was cut off, which is to be gone on with.
+    pub begun: Option<String>,
     /// What the model said before the provider paused it, as received; empty for a fresh call.
     pub paused_contents: Vec<Box<RawValue>>,
+    /// How often the answer has been continued.
+    pub continuations: usize,
+}
+
+/// What follows an answer.
+#[derive(Debug)]
+pub enum Then {
+    /// Nothing: it is whole, or counts as such.
+    Done,
+    /// A call for the rest of it.
+    GoOn(Box<Call>),
+    /// It is no success.
+    Fail(ModelError),
 }
 
 /// Turn is one message of the conversation.
@@ -63,17 +93,46 @@ pub struct WebSearch {
     pub allowed_domains: Vec<String>,
     /// Never search these domains.
     pub blocked_domains: Vec<String>,
+    /// Where the one who asks is, roughly.
+    pub user_location: Option<UserLocation>,
 }
 
 impl Call {
-    /// The call that goes on where a reply was paused, or `None` if it was not, or has been too often.
-    pub fn continued(&self, reply: &Reply) -> Option<Self> {
-        if !reply.is_paused() || self.paused_contents.len() >= MAX_CONTINUATIONS {
-            return None;
+    /// What follows the reply to this call, which is the end of the whole answer so far.
+    pub fn then(&self, reply: &Reply, whole: &Reply) -> Then {
+        if reply.is_paused() {
+            let message = "the provider paused the answer too often";
+            return self.go_on(Reason::ModelStopped, message, |next| {
+                next.paused_contents.push(reply.content.clone());
+            });
+        }
+        if !reply.is_truncated() || self.on_truncated == TruncationPolicy::Accept {
+            return Then::Done;
+        }
+        if reply.is_context_full() {
+            let message = "the answer hit the model's context window";
+            return Then::Fail(ModelError::stopped(Reason::ContextOverflow, message));
+        }
+        let is_to_go_on = self.on_truncated == TruncationPolicy::Continue;
+        if !is_to_go_on || reply.text.trim().is_empty() {
+            let message = "the answer hit max_tokens";
+            return Then::Fail(ModelError::stopped(Reason::ModelTruncated, message));
+        }
+        let message = "the answer hit max_tokens too often";
+        self.go_on(Reason::ModelTruncated, message, |next| {
+            next.paused_contents.clear();
+            next.begun = Some(whole.text.clone());
+        })
+    }
+
+    fn go_on(&self, reason: Reason, too_often: &str, change: impl FnOnce(&mut Self)) -> Then {
+        if self.continuations >= MAX_CONTINUATIONS {
+            return Then::Fail(ModelError::stopped(reason, too_often));
         }
         let mut next = self.clone();
-        next.paused_contents.push(reply.content.clone());
-        Some(next)
+        next.continuations += 1;
+        change(&mut next);
+        Then::GoOn(Box::new(next))
     }
 }
 
@@ -84,7 +143,7 @@ impl fmt::Debug for Call {
             .field("max_tokens", &self.max_tokens)
             .field("turns", &self.turns)
             .field("web_search", &self.web_search)
-            .field("continuations", &self.paused_contents.len())
+            .field("continuations", &self.continuations)
             .finish_non_exhaustive()
     }
 }

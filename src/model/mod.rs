@@ -38,7 +38,7 @@ use reqwest::header::{HeaderValue, InvalidHeaderValue};
 use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
 
-pub use self::call::{Call, MAX_CONTINUATIONS, Role, Turn, WebSearch};
+pub use self::call::{Call, MAX_CONTINUATIONS, Role, Then, Turn, WebSearch};
 pub use self::error::{ModelError, Retry};
 pub use self::prices::{Prices, PricesError};
 pub use self::reply::{Partial, Reply, Seen};

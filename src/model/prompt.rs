@@ -12,6 +12,7 @@ use crate::domain::job::Reason;
 use crate::domain::spec::{RunSpec, Spec, Work};
 use crate::domain::submission::ContextMode;
 use crate::domain::template::{Name, Template};
+use crate::domain::validate::json::Object;
 
 /// The provider takes 32 MB; what JSON adds to the text has room beside it.
 const CALL_BYTES_MAX: usize = 24 << 20;
@@ -73,7 +74,12 @@ pub fn call(
         max_uses: search.max_uses,
         allowed_domains: search.allowed_domains.clone(),
         blocked_domains: search.blocked_domains.clone(),
+        user_location: search.user_location.clone(),
     });
+    let options = &run.options;
+    let raw = |text: &String| serde_json::from_str(text).map_err(|error| unreadable(&error));
+    let output_schema = options.output_schema_json.as_ref().map(raw).transpose()?;
+    let extra = options.extra_json.as_deref().map(serde_json::from_str::<Object>).transpose();
     Ok(Call {
         model: run.model.clone(),
         max_tokens: run.max_tokens,
@@ -82,8 +88,31 @@ pub fn call(
         web_search,
         timeout: Duration::from_secs(run.timeout_seconds.into()),
         idle_timeout: Duration::from_secs(run.idle_timeout_seconds.into()),
+        effort: options.effort,
+        output_schema,
+        stop_sequences: options.stop_sequences.clone(),
+        on_truncated: options.on_truncated,
+        extra: extra.map_err(|error| unreadable(&error))?.map_or_else(Vec::new, |extra| extra.0),
+        is_cached: is_worth_caching(spec, step),
+        begun: None,
         paused_contents: Vec::new(),
+        continuations: 0,
     })
+}
+
+/// Whether the step right before it or right after it belongs to the same conversation: what is kept for minutes costs
+/// more to write and much less to read, so that it pays only where nobody is waited for in between.
+fn is_worth_caching(spec: &Spec, step: i32) -> bool {
+    let converses = |step: i32| match spec.find_step(step).map(|step| &step.work) {
+        Some(Work::Run(run)) => run.context == ContextMode::Conversation,
+        Some(Work::Approval(_) | Work::Wait(_)) | None => false,
+    };
+    converses(step) && (converses(step - 1) || converses(step + 1))
+}
+
+/// Submit has checked it, so this is a row that somebody else has changed.
+fn unreadable(error: &serde_json::Error) -> ModelError {
+    refused(&format!("the step's free JSON cannot be read: {error}"))
 }
 
 fn render(
@@ -104,7 +133,8 @@ fn render(
 }
 
 fn too_long() -> ModelError {
-    refused("the conversation so far is longer than the provider takes")
+    let message = "the conversation so far is longer than the provider takes";
+    ModelError { reason: Reason::ContextOverflow, ..refused(message) }
 }
 
 fn refused(message: &str) -> ModelError {

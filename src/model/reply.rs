@@ -27,7 +27,7 @@ pub struct Reply {
     pub tier: ServiceTier,
     /// The model that answered, in the provider's word.
     pub model: String,
-    /// Why it ended: `end_turn`, `stop_sequence` or `pause_turn`.
+    /// Why it ended: `end_turn`, `stop_sequence`, `pause_turn`, or a word of an answer that was cut off.
     pub stop_reason: String,
     /// The provider's id of the request.
     pub request_id: Option<String>,
@@ -43,7 +43,17 @@ impl Reply {
         self.stop_reason == "pause_turn"
     }
 
-    /// The answer that this paused reply and the one that continues it make together.
+    /// Whether the answer was cut off.
+    pub fn is_truncated(&self) -> bool {
+        self.stop_reason == "max_tokens" || self.is_context_full()
+    }
+
+    /// Whether it was cut off because the model's context window was full.
+    pub fn is_context_full(&self) -> bool {
+        self.stop_reason == "model_context_window_exceeded"
+    }
+
+    /// The answer that this reply, paused or cut off, and the one that continues it make together.
     ///
     /// Usage is summed, so each of the two must be priced before.
     #[must_use]

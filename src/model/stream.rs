@@ -230,10 +230,17 @@ impl Accumulator {
             return Err(ModelError::unavailable("the stream ended without a stop reason"));
         };
         self.judge(stop_reason)?;
-        let content = self.blocks.values().map(Block::to_raw).collect::<Result<Vec<_>, _>>();
-        let content = content
-            .and_then(|blocks| to_raw_value(&blocks))
-            .map_err(|error| unreadable("content_block_delta", &error))?;
+        let mut content = Vec::new();
+        for (at, block) in self.blocks.values().enumerate() {
+            match block.to_raw() {
+                Ok(raw) => content.push(raw),
+                // A cut goes through the last block, also through its JSON.
+                Err(_) if at + 1 == self.blocks.len() && is_cut(stop_reason) => {}
+                Err(error) => return Err(unreadable("content_block_delta", &error)),
+            }
+        }
+        let content =
+            to_raw_value(&content).map_err(|error| unreadable("content_block_delta", &error))?;
         Ok(Reply {
             text: self.blocks.values().map(|block| without_nul(block.text())).collect(),
             content,
@@ -251,11 +258,8 @@ impl Accumulator {
     fn judge(&self, stop_reason: &str) -> Result<(), ModelError> {
         let (reason, message) = match stop_reason {
             "end_turn" | "stop_sequence" | "pause_turn" => return Ok(()),
-            "max_tokens" => (Reason::ModelTruncated, "the answer hit max_tokens".to_owned()),
-            "model_context_window_exceeded" => {
-                let message = "the answer hit the model's context window";
-                (Reason::ModelTruncated, message.to_owned())
-            }
+            // The step says what becomes of it.
+            cut if is_cut(cut) => return Ok(()),
             "refusal" => (Reason::ModelRefused, self.refusal_message()),
             other => (Reason::ModelStopped, format!("the model stopped with `{other}`")),
         };
@@ -294,6 +298,10 @@ impl Accumulator {
         }
         citations
     }
+}
+
+fn is_cut(stop_reason: &str) -> bool {
+    matches!(stop_reason, "max_tokens" | "model_context_window_exceeded")
 }
 
 fn open_block(blocks: &mut BTreeMap<u32, Block>, index: u32) -> Result<&mut Block, ModelError> {

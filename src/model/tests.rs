@@ -18,9 +18,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::IntervalStream;
 
 use crate::domain::job::Reason;
+use crate::domain::submission::TruncationPolicy;
 
 use super::*;
 
+mod option;
 mod setup;
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x\",\"usage\":{\"input_tokens\":10,\"output_tokens\":1}}}\n\n";
@@ -92,7 +94,15 @@ fn call() -> Call {
         web_search: None,
         timeout: Duration::from_secs(20),
         idle_timeout: Duration::from_secs(20),
+        effort: None,
+        output_schema: None,
+        stop_sequences: vec![],
+        on_truncated: TruncationPolicy::Fail,
+        extra: vec![],
+        is_cached: false,
+        begun: None,
         paused_contents: vec![],
+        continuations: 0,
     }
 }
 
@@ -161,7 +171,8 @@ async fn a_stream_that_never_ends_does_not_keep_its_answer() {
 async fn web_search_is_a_tool_and_empty_parts_are_left_out() {
     let mut server = serve(|| streamed(Body::from(whole("end_turn")))).await;
     let allowed_domains = vec!["example.com".to_owned()];
-    let search = WebSearch { max_uses: 3, allowed_domains, blocked_domains: vec![] };
+    let search =
+        WebSearch { max_uses: 3, allowed_domains, blocked_domains: vec![], user_location: None };
     let call = Call { system: Some(String::new()), web_search: Some(search), ..call() };
     model(server.address).ask(&call, &Partial::default()).await.unwrap();
     let body = server.received.recv().await.expect("a request").body;
@@ -191,9 +202,12 @@ async fn a_paused_answer_is_handed_back_unchanged() {
         let paused = json!({"role": "assistant", "content": content});
         messages.extend(std::iter::repeat_n(paused, continuation));
         assert_eq!(body, expected);
-        match call.continued(&reply) {
-            Some(next) => call = next,
-            None => assert_eq!(continuation, MAX_CONTINUATIONS),
+        match call.then(&reply, &reply) {
+            Then::GoOn(next) => call = *next,
+            Then::Fail(error) => {
+                assert_eq!((continuation, error.reason), (MAX_CONTINUATIONS, Reason::ModelStopped));
+            }
+            Then::Done => panic!("it was paused"),
         }
     }
 }
@@ -202,7 +216,7 @@ async fn a_paused_answer_is_handed_back_unchanged() {
 async fn an_answer_that_was_not_paused_is_not_continued() {
     let server = serve(|| streamed(Body::from(whole("end_turn")))).await;
     let reply = model(server.address).ask(&call(), &Partial::default()).await.unwrap();
-    assert!(call().continued(&reply).is_none());
+    assert!(matches!(call().then(&reply, &reply), Then::Done));
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use super::writer::{Moved, Work};
 use super::{Store, StoreError, bounded};
 use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::job::JobState;
-use crate::domain::spec::{self, Spec};
+use crate::domain::spec::Spec;
 use crate::domain::state::{self, Transition};
 use crate::domain::submission::{find_difference, fingerprint};
 
@@ -144,7 +144,7 @@ impl Birth {
             fingerprint: &self.fingerprint,
             traceparent: self.traceparent.as_deref(),
             priority: self.spec.priority,
-            spec_version: spec::VERSION,
+            spec_version: self.spec.version(),
         }
     }
 

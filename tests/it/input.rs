@@ -2,7 +2,7 @@
 
 use longhaul::rpc::proto::{
     ApprovalStep, ApproveAction, CancelAction, GetJobRequest, JobSettings, JobStatus, RunStep,
-    Step, SubmitJobRequest, WaitStep, WebSearch, control_request::Action, step::Kind,
+    Step, SubmitJobRequest, UserLocation, WaitStep, WebSearch, control_request::Action, step::Kind,
     wait_step::Wait,
 };
 use prost_types::Timestamp;
@@ -75,7 +75,12 @@ fn bad_fields() -> Vec<(SubmitJobRequest, &'static str)> {
     let long = || "x".repeat(64 << 10) + "x";
     let search = |search: WebSearch| asks(|run| run.web_search = Some(search));
     let domains = || vec!["example.com".to_owned()];
-    let both = WebSearch { max_uses: 0, allowed_domains: domains(), blocked_domains: domains() };
+    let both = WebSearch {
+        allowed_domains: domains(),
+        blocked_domains: domains(),
+        ..WebSearch::default()
+    };
+    let nowhere = UserLocation { country: "Portugal".to_owned(), ..UserLocation::default() };
     let policy = ApprovalStep { on_timeout: 99, ..ApprovalStep::default() };
     let timeout = ApprovalStep { timeout_seconds: -5, ..ApprovalStep::default() };
     let month = ApprovalStep { timeout_seconds: 31 * 86_400, ..ApprovalStep::default() };
@@ -87,6 +92,31 @@ fn bad_fields() -> Vec<(SubmitJobRequest, &'static str)> {
         (
             job("bad", [asks(|run| run.idle_timeout_seconds = 3601)]),
             "steps[0].run.idle_timeout_seconds",
+        ),
+        (job("bad", [asks(|run| run.effort = 99)]), "steps[0].run.effort"),
+        (job("bad", [asks(|run| run.on_truncated = -1)]), "steps[0].run.on_truncated"),
+        (
+            job("bad", [asks(|run| run.output_schema_json.push('['))]),
+            "steps[0].run.output_schema_json",
+        ),
+        (
+            job("bad", [asks(|run| run.extra_json.push_str("{\"model\":\"x\"}"))]),
+            "steps[0].run.extra_json",
+        ),
+        (
+            job("bad", [asks(|run| run.stop_sequences = vec![String::new()])]),
+            "steps[0].run.stop_sequences[0]",
+        ),
+        (
+            job("bad", [asks(|run| run.stop_sequences = vec!["x".to_owned(); 17])]),
+            "steps[0].run.stop_sequences",
+        ),
+        (
+            job(
+                "bad",
+                [search(WebSearch { user_location: Some(nowhere), ..WebSearch::default() })],
+            ),
+            "steps[0].run.web_search.user_location.country",
         ),
         (job("bad", [asks(|run| run.model.push_str("a b"))]), "steps[0].run.model"),
         (job("bad", [asks(|run| run.system.push('\0'))]), "steps[0].run.system"),

@@ -44,6 +44,7 @@ mod page;
 mod link;
 
 mod notice;
+mod option;
 
 mod recovery;
 

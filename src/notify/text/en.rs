@@ -53,6 +53,7 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::ProviderUnconfigured) => "The server has no key for the AI provider.",
         Some(Reason::ModelRefused) => "The AI model declined to answer.",
         Some(Reason::ModelTruncated) => "The answer grew longer than allowed.",
+        Some(Reason::ContextOverflow) => "The conversation grew longer than the AI model can read.",
         Some(Reason::ModelStopped) => "The AI model stopped before it had finished.",
         Some(Reason::StepPanicked) => "The server had a fault while it worked on this step.",
         Some(
@@ -83,6 +84,7 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ProviderUnconfigured
             | Reason::ModelRefused
             | Reason::ModelTruncated
+            | Reason::ContextOverflow
             | Reason::ModelStopped
             | Reason::StepPanicked,
         )

@@ -51,6 +51,7 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::ProviderUnconfigured) => "服务器没有配置 AI 服务的密钥。",
         Some(Reason::ModelRefused) => "AI 模型拒绝回答。",
         Some(Reason::ModelTruncated) => "回答超出了允许的长度。",
+        Some(Reason::ContextOverflow) => "对话内容超出了 AI 模型能读取的长度。",
         Some(Reason::ModelStopped) => "AI 模型没有写完就停止了。",
         Some(Reason::StepPanicked) => "服务器在执行这一步时发生了故障。",
         Some(
@@ -79,6 +80,7 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ProviderUnconfigured
             | Reason::ModelRefused
             | Reason::ModelTruncated
+            | Reason::ContextOverflow
             | Reason::ModelStopped
             | Reason::StepPanicked,
         )

@@ -48,6 +48,11 @@ fn run_step(run: &RunSpec) -> proto::RunStep {
         context: proto::ContextMode::from(run.context).into(),
         timeout_seconds: int32(run.timeout_seconds.into()),
         idle_timeout_seconds: int32(run.idle_timeout_seconds.into()),
+        effort: run.options.effort.map_or(proto::Effort::Unspecified, Into::into).into(),
+        output_schema_json: run.options.output_schema_json.clone().unwrap_or_default(),
+        stop_sequences: run.options.stop_sequences.clone(),
+        on_truncated: proto::TruncationPolicy::from(run.options.on_truncated).into(),
+        extra_json: run.options.extra_json.clone().unwrap_or_default(),
     }
 }
 
@@ -56,6 +61,12 @@ fn web_search(search: &WebSearchSpec) -> proto::WebSearch {
         max_uses: int32(search.max_uses.into()),
         allowed_domains: search.allowed_domains.clone(),
         blocked_domains: search.blocked_domains.clone(),
+        user_location: search.user_location.clone().map(|location| proto::UserLocation {
+            city: location.city,
+            region: location.region,
+            country: location.country,
+            timezone: location.timezone,
+        }),
     }
 }
 
@@ -110,6 +121,7 @@ mod tests {
             context: proto::ContextMode::Conversation.into(),
             timeout_seconds: 3600,
             idle_timeout_seconds: 300,
+            on_truncated: proto::TruncationPolicy::Fail.into(),
             ..proto::RunStep::default()
         };
         assert_eq!(shown.steps[0].kind, Some(Kind::Run(run)));

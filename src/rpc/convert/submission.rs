@@ -72,7 +72,7 @@ fn run_step(
     run: proto::RunStep,
     faults: &mut Faults,
 ) -> domain::RunStep {
-    let field = format!("steps[{at}].run.context");
+    let field = |name: &str| format!("steps[{at}].run.{name}");
     domain::RunStep {
         name,
         prompt: run.prompt,
@@ -83,10 +83,25 @@ fn run_step(
             max_uses: number(search.max_uses),
             allowed_domains: search.allowed_domains,
             blocked_domains: search.blocked_domains,
+            user_location: search.user_location.map(|location| domain::UserLocation {
+                city: location.city,
+                region: location.region,
+                country: location.country,
+                timezone: location.timezone,
+            }),
         }),
-        context: word::read::<proto::ContextMode>(&field, run.context, faults),
+        context: word::read::<proto::ContextMode>(&field("context"), run.context, faults),
         timeout_seconds: number(run.timeout_seconds),
         idle_timeout_seconds: number(run.idle_timeout_seconds),
+        effort: word::read::<proto::Effort>(&field("effort"), run.effort, faults),
+        output_schema_json: text(run.output_schema_json),
+        stop_sequences: run.stop_sequences,
+        on_truncated: word::read::<proto::TruncationPolicy>(
+            &field("on_truncated"),
+            run.on_truncated,
+            faults,
+        ),
+        extra_json: text(run.extra_json),
     }
 }
 

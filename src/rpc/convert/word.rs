@@ -41,6 +41,8 @@ macro_rules! meanings {
 meanings! {
     submission::ContextMode = ContextMode { Conversation, None }
     submission::TimeoutPolicy = TimeoutPolicy { Fail, Approve, Reject }
+    submission::Effort = Effort { Low, Medium, High, Xhigh, Max }
+    submission::TruncationPolicy = TruncationPolicy { Fail, Accept, Continue }
     job::Status = JobStatus {
         Queued, Running, AwaitingApproval, Paused, Completed, Failed, Cancelled,
     }

@@ -12,7 +12,7 @@ use crate::domain::approval::{Door, Verdict};
 use crate::domain::event::{Delivery, NoticeKind};
 use crate::domain::id::{ApprovalId, JobKey};
 use crate::domain::job::{JobState, Status};
-use crate::domain::spec::{ApprovalSpec, RunSpec, Spec, Work};
+use crate::domain::spec::{ApprovalSpec, RunOptions, RunSpec, Spec, Work};
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
 use crate::store::job::DoneStep;
 
@@ -29,6 +29,7 @@ fn run_step() -> StepSpec {
         context: ContextMode::None,
         timeout_seconds: 1,
         idle_timeout_seconds: 1,
+        options: RunOptions::default(),
     };
     StepSpec { name: Some("draft".to_owned()), work: Work::Run(run) }
 }
