@@ -70,7 +70,10 @@ pub async fn approve(client: &mut Client, job_id: &str) -> Result<Job> {
 
 /// Pauses a job, or lets it go on.
 pub async fn turn(client: &mut Client, job_id: &str, pause: bool) -> Result<Job> {
-    let action =
-        if pause { Action::Pause(PauseAction::default()) } else { Action::Resume(ResumeAction {}) };
+    let action = if pause {
+        Action::Pause(PauseAction::default())
+    } else {
+        Action::Resume(ResumeAction::default())
+    };
     control(client, job_id, action).await
 }

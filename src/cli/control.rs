@@ -48,6 +48,9 @@ pub struct PauseArgs {
 pub struct ResumeArgs {
     #[command(flatten)]
     target: Target,
+    /// What the job may cost at the most from now on, in US dollars
+    #[arg(long, value_name = "USD", default_value = "", hide_default_value = true)]
+    budget: String,
 }
 
 /// End a job
@@ -96,7 +99,7 @@ impl PauseArgs {
 impl ResumeArgs {
     /// Runs the command.
     pub async fn run(self) -> Result<Exit> {
-        act(self.target, Action::Resume(ResumeAction {})).await
+        act(self.target, Action::Resume(ResumeAction { budget_usd: self.budget })).await
     }
 }
 

@@ -43,6 +43,7 @@ pub fn job(job: &Job) -> Value {
         "updated_at": time(job.updated_at.as_ref()),
         "finished_at": time(job.finished_at.as_ref()),
         "revision": job.revision,
+        "budget_usd": job.budget_usd,
     })
 }
 
@@ -244,6 +245,7 @@ fn settings(settings: &JobSettings) -> Value {
         "labels": settings.labels,
         "priority": settings.priority,
         "run_at": time(settings.run_at.as_ref()),
+        "budget_usd": settings.budget_usd,
     })
 }
 

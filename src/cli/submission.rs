@@ -151,6 +151,7 @@ struct Settings {
     priority: i32,
     #[serde(deserialize_with = "some_moment")]
     run_at: Option<Timestamp>,
+    budget_usd: String,
 }
 
 fn context<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
@@ -288,6 +289,7 @@ impl From<Settings> for JobSettings {
             labels: settings.labels,
             priority: settings.priority,
             run_at: settings.run_at,
+            budget_usd: settings.budget_usd,
         }
     }
 }

@@ -8,7 +8,7 @@ use chrono::TimeDelta;
 
 use super::control;
 use super::enter::enter;
-use super::event::{Detail, EventKind};
+use super::event::{Detail, EventKind, NoticeKind};
 use super::id::{AttemptId, ExecutorId};
 use super::job::{Failure, Lease, Reason, Stand, Status, StepResult};
 use super::turn::{Moved, Turn, plural};
@@ -89,6 +89,19 @@ pub(super) fn fail(turn: &mut Turn<'_>, lease: Lease, failure: Failure) -> Moved
         return Ok(true);
     }
     turn.fail(failure);
+    Ok(true)
+}
+
+/// Pauses the job and tells its people: only they can say that it may cost more.
+pub(super) fn starve(turn: &mut Turn<'_>, lease: Lease, failure: Failure) -> Moved {
+    turn.demand(&lease)?;
+    let failure = Failure { failed_at: turn.now, ..failure };
+    turn.state.last_error = Some(failure.clone());
+    turn.let_go();
+    control::hold(turn, Stand::Queued);
+    turn.state.reason = Some(Reason::Budget);
+    turn.add_detail(Detail::Failure(failure));
+    turn.notify(NoticeKind::OutOfBudget);
     Ok(true)
 }
 

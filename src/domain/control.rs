@@ -8,6 +8,7 @@ use super::decide;
 use super::enter::enter;
 use super::event::EventKind;
 use super::job::{Reason, Stand, Status};
+use super::money::Usd;
 use super::state::Refusal;
 use super::turn::{Moved, Turn};
 
@@ -40,8 +41,15 @@ pub(super) fn pause(turn: &mut Turn<'_>, now: bool) -> Moved {
     Ok(true)
 }
 
-/// Lets a paused job go on from where it stood.
-pub(super) fn resume(turn: &mut Turn<'_>) -> Moved {
+/// Lets a paused job go on from where it stood; with a budget, any job that has not ended may cost so much from now on.
+pub(super) fn resume(turn: &mut Turn<'_>, budget_usd: Option<Usd>) -> Moved {
+    if turn.state.status.is_terminal() {
+        return Err(turn.conflict());
+    }
+    let changed = budget_usd.filter(|_| turn.state.budget_usd != budget_usd);
+    turn.state.budget_usd = budget_usd.or(turn.state.budget_usd);
+    // Who was told that it stands still need not be told any more.
+    turn.out.supersedes_notices |= turn.state.reason == Some(Reason::Budget);
     match turn.state.status {
         Status::Paused => {}
         Status::Running if turn.state.pause_requested => {
@@ -49,7 +57,11 @@ pub(super) fn resume(turn: &mut Turn<'_>) -> Moved {
             turn.tell(EventKind::JobResumed, 0, "goes on; the pause is taken back".to_owned());
             return Ok(true);
         }
-        Status::Queued | Status::Running | Status::AwaitingApproval => return Ok(false),
+        Status::Queued | Status::Running | Status::AwaitingApproval => {
+            let Some(budget_usd) = changed else { return Ok(false) };
+            turn.tell(EventKind::JobResumed, 0, format!("may cost up to ${budget_usd}"));
+            return Ok(true);
+        }
         Status::Completed | Status::Failed | Status::Cancelled => return Err(turn.conflict()),
     }
     let stand = turn.state.paused_from.take().unwrap_or(Stand::Entering);
@@ -68,7 +80,8 @@ pub(super) fn resume(turn: &mut Turn<'_>) -> Moved {
         turn.state.status = Status::AwaitingApproval;
         turn.state.deadline_at = Some(turn.now + left);
     }
-    turn.tell(EventKind::JobResumed, 0, "goes on".to_owned());
+    let limit = changed.map(|budget| format!(" and may cost up to ${budget}")).unwrap_or_default();
+    turn.tell(EventKind::JobResumed, 0, format!("goes on{limit}"));
     if let Some(verdict) = turn.state.kept_verdict.take() {
         decide::carry_out(turn, verdict);
     } else if stand == Stand::Entering {

@@ -133,6 +133,8 @@ pub enum NoticeKind {
     Failed,
     /// The job was cancelled.
     Cancelled,
+    /// The job stands still until its budget is raised.
+    OutOfBudget,
 }
 
 impl Word for NoticeKind {}

@@ -101,6 +101,10 @@ pub enum Reason {
     ModelStopped,
     /// Failed: a fault of the server while it ran the step.
     StepPanicked,
+    /// Failed: the job has a budget, and its model has no known price.
+    ModelUnpriced,
+    /// Paused: the budget does not cover the next call.
+    Budget,
 }
 
 impl Word for Reason {}
@@ -183,6 +187,8 @@ pub struct JobState {
     pub updated_at: DateTime<Utc>,
     /// When it ended.
     pub finished_at: Option<DateTime<Utc>>,
+    /// What it may cost at the most, if that is limited; a resume may raise it.
+    pub budget_usd: Option<Usd>,
 }
 
 /// Where a step stands.
@@ -231,6 +237,7 @@ impl JobState {
             step_started_at: None,
             updated_at: now,
             finished_at: None,
+            budget_usd: None,
         }
     }
 

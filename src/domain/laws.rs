@@ -26,6 +26,7 @@ enum Wish {
     Finish { straight_on: bool },
     Delay { after_seconds: u64 },
     Fail,
+    Starve,
     Release,
     StaleFinish,
     Lose,
@@ -46,6 +47,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
         6 => any::<bool>().prop_map(|straight_on| Wish::Finish { straight_on }),
         2 => (0_u64..400).prop_map(|after_seconds| Wish::Delay { after_seconds }),
         1 => Just(Wish::Fail),
+        1 => Just(Wish::Starve),
         1 => Just(Wish::Release),
         1 => Just(Wish::StaleFinish),
         2 => Just(Wish::Lose),
@@ -95,6 +97,7 @@ fn specs() -> impl Strategy<Value = Spec> {
             labels: BTreeMap::default(),
             priority: 0,
             run_at: run_in.map(|seconds| start() + TimeDelta::seconds(seconds)),
+            budget_usd: None,
         },
     )
 }
@@ -157,12 +160,13 @@ impl<'a> Life<'a> {
             Wish::Fail => {
                 Action::Fail { lease, failure: failure(Reason::ProviderRejected, self.now) }
             }
+            Wish::Starve => Action::Starve { lease, failure: failure(Reason::Budget, self.now) },
             Wish::Release => Action::Release { lease },
             Wish::Lose => Action::Lose { lease },
             Wish::Due => Action::Due,
             Wish::Expire { delivered } => Action::Expire { delivered },
             Wish::Pause { now } => Action::Pause { now },
-            Wish::Resume => Action::Resume,
+            Wish::Resume => Action::Resume { budget_usd: None },
             Wish::Cancel => Action::Cancel { comment: String::new() },
             Wish::Retry { from_step } => Action::Retry { from_step },
             Wish::Vote { verdict, voter: nth } => {
@@ -203,6 +207,7 @@ impl<'a> Life<'a> {
                     Action::Finish { .. }
                         | Action::Delay { .. }
                         | Action::Fail { .. }
+                        | Action::Starve { .. }
                         | Action::Release { .. }
                         | Action::Lose { .. }
                 );
@@ -279,7 +284,8 @@ impl<'a> Life<'a> {
 
 /// A paused job moves only by people, a terminal one only by retry, a running one only under its lease or by force.
 fn may_move(before: &JobState, action: &Action) -> bool {
-    let by_people = matches!(action, Action::Resume | Action::Cancel { .. } | Action::Vote(_));
+    let by_people =
+        matches!(action, Action::Resume { .. } | Action::Cancel { .. } | Action::Vote(_));
     match before.status {
         Status::Paused => by_people,
         Status::Failed | Status::Cancelled => matches!(action, Action::Retry { .. }),
@@ -333,7 +339,8 @@ fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseErr
             .map(|(_, _, recipient)| recipient.as_str())
             .collect();
         let ends = [EventKind::JobCompleted, EventKind::JobFailed, EventKind::JobCancelled];
-        let expected: Vec<&str> = if ends.contains(&event.kind) {
+        let is_starved = event.kind == EventKind::JobPaused && event.reason == Some(Reason::Budget);
+        let expected: Vec<&str> = if ends.contains(&event.kind) || is_starved {
             spec.notify.iter().map(String::as_str).collect()
         } else if event.kind == EventKind::ApprovalRequested {
             vec!["+15550100", "+15550101"]

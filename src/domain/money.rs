@@ -233,6 +233,24 @@ impl Price {
         cost.checked_mul(per_token)?.checked_add(searches).map(Usd)
     }
 
+    /// The most that a request can cost whose prompt has so many tokens: all of them in the dearest class.
+    pub fn worst_case(
+        &self,
+        prompt_tokens: i64,
+        max_tokens: i64,
+        web_searches: i32,
+        tier: ServiceTier,
+    ) -> Option<Usd> {
+        let answer = Usage { output_tokens: max_tokens, web_searches, ..Usage::default() };
+        let prompts = [
+            Usage { input_tokens: prompt_tokens, ..answer },
+            Usage { cache_write_5m_tokens: prompt_tokens, ..answer },
+            Usage { cache_write_1h_tokens: prompt_tokens, ..answer },
+        ];
+        let costs: Option<Vec<Usd>> = prompts.iter().map(|usage| self.cost(usage, tier)).collect();
+        costs?.into_iter().max()
+    }
+
     fn find_rates(&self, usage: &Usage, tier: ServiceTier) -> Option<&Rates> {
         if tier.fast {
             return self.fast.as_ref();

@@ -54,6 +54,7 @@ fn spec(steps: impl IntoIterator<Item = Work>) -> Spec {
         labels: std::collections::BTreeMap::default(),
         priority: 0,
         run_at: None,
+        budget_usd: None,
     }
 }
 

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::money::Usd;
 use super::submission::{ContextMode, Effort, TimeoutPolicy, TruncationPolicy, UserLocation};
 
 /// The newest version of the shape below that this server understands.
 ///
 /// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
-/// fields and a place to search from.
+/// fields and a place to search from, and jobs with a budget.
 pub const VERSION: i32 = 2;
 
 /// A job with every default filled in.
@@ -39,6 +40,9 @@ pub struct Spec {
     pub priority: i32,
     /// Not before this moment.
     pub run_at: Option<DateTime<Utc>>,
+    /// What it may cost at the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<Usd>,
 }
 
 /// One step with every default filled in.
@@ -158,7 +162,7 @@ impl Spec {
             }
             Work::Approval(_) | Work::Wait(_) => false,
         });
-        if is_new { VERSION } else { 1 }
+        if is_new || self.budget_usd.is_some() { VERSION } else { 1 }
     }
 
     /// The step of this number, counted from 1.

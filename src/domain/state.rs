@@ -15,6 +15,7 @@ use super::enter::enter;
 use super::event::{Asked, Decision, Event, EventKind, NoticeKind};
 use super::id::{ApprovalId, AttemptId, ExecutorId};
 use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
+use super::money::Usd;
 use super::spec::Spec;
 use super::turn::{Turn, plural};
 use super::{attempt, control, decide};
@@ -30,6 +31,8 @@ pub enum Action {
     Delay { lease: Lease, failure: Failure, after: Option<Duration>, jitter: f64 },
     /// The attempt met an error for good.
     Fail { lease: Lease, failure: Failure },
+    /// The budget does not cover the attempt's next call.
+    Starve { lease: Lease, failure: Failure },
     /// The executor gives the attempt back, uncounted.
     Release { lease: Lease },
     /// The sweeper finds that the executor which holds this lease is dead.
@@ -40,8 +43,8 @@ pub enum Action {
     Expire { delivered: bool },
     /// Hold the job; `now` aborts the attempt in hand.
     Pause { now: bool },
-    /// Let it go on.
-    Resume,
+    /// Let it go on, and cost up to so much if that is said.
+    Resume { budget_usd: Option<Usd> },
     /// End it.
     Cancel { comment: String },
     /// Begin again.
@@ -204,12 +207,13 @@ pub fn next(
             attempt::delay(&mut turn, lease, failure, after, jitter)
         }
         Action::Fail { lease, failure } => attempt::fail(&mut turn, lease, failure),
+        Action::Starve { lease, failure } => attempt::starve(&mut turn, lease, failure),
         Action::Release { lease } => attempt::release(&mut turn, lease),
         Action::Lose { lease } => attempt::lose(&mut turn, lease),
         Action::Due => Ok(attempt::due(&mut turn)),
         Action::Expire { delivered } => Ok(decide::expire(&mut turn, delivered)),
         Action::Pause { now } => control::pause(&mut turn, now),
-        Action::Resume => control::resume(&mut turn),
+        Action::Resume { budget_usd } => control::resume(&mut turn, budget_usd),
         Action::Cancel { comment } => control::cancel(&mut turn, &comment),
         Action::Retry { from_step } => control::retry(&mut turn, from_step),
         Action::Vote(ballot) => decide::vote(&mut turn, ballot),
@@ -219,7 +223,7 @@ pub fn next(
 
 /// The birth of a job: stored, then entered, or parked until its `run_at`.
 pub fn submit(spec: &Spec, actor: &str, now: DateTime<Utc>) -> Transition {
-    let state = JobState::new(spec.step_count(), now);
+    let state = JobState { budget_usd: spec.budget_usd, ..JobState::new(spec.step_count(), now) };
     let mut turn = Turn::new(state.clone(), spec, actor, now);
     let count = spec.step_count();
     turn.tell(

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use super::money::Usd;
 use super::word::Word;
 
 /// A job as it was sent.
@@ -229,6 +230,8 @@ pub struct Settings {
     pub priority: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read::moment")]
     pub run_at: Option<DateTime<Utc>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read::dollars")]
+    pub budget_usd: Option<Usd>,
 }
 
 impl Submission {

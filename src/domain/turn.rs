@@ -128,6 +128,11 @@ impl<'a> Turn<'a> {
         // Without an approval and without an end before this one, nobody was to be told anything yet.
         self.out.supersedes_notices = self.state.approvals_asked > 0 || self.state.revision > 1;
         self.tell(event, 0, message);
+        self.notify(notice);
+    }
+
+    /// Has the job's people told what the last event says.
+    pub(super) fn notify(&mut self, notice: NoticeKind) {
         let sequence = self.state.last_sequence;
         let people = self.spec.notify.iter();
         self.out.notices.extend(people.map(|person| (sequence, notice, person.clone())));

@@ -5,19 +5,16 @@
 
 pub mod json;
 
+mod run;
+
 use std::collections::HashMap;
 
 use chrono::{DateTime, Datelike as _, Utc};
 
 use super::id::find_job_id_fault;
-use super::spec::{
-    ApprovalSpec, Defaults, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, WebSearchSpec, Work,
-};
-use super::submission::{
-    ApprovalStep, RunStep, Settings, Step, Submission, TimeoutPolicy, UserLocation, WaitStep,
-    WebSearch,
-};
-use super::template::{Name, Template};
+use super::money::Usd;
+use super::spec::{ApprovalSpec, Defaults, Spec, StepSpec, WaitSpec, Work};
+use super::submission::{ApprovalStep, Settings, Step, Submission, TimeoutPolicy, WaitStep};
 
 /// The most steps a job may have.
 pub const STEPS_MAX: usize = 1000;
@@ -112,6 +109,7 @@ pub fn freeze(submission: &Submission, defaults: &Defaults) -> Result<Spec, Vec<
         labels: settings.labels.clone(),
         priority: settings.priority.unwrap_or(0),
         run_at: settings.run_at,
+        budget_usd: settings.budget_usd,
     };
     faults.into_result().map(|()| spec)
 }
@@ -134,6 +132,7 @@ fn check_settings(settings: &Settings, faults: &mut Faults) {
     faults.check_range("settings.priority", settings.priority, (-1000, 1000), 0);
     check_people("settings.notify", &settings.notify, faults);
     check_moment("settings.run_at", settings.run_at, faults);
+    check_budget("settings.budget_usd", settings.budget_usd, faults);
     let language = settings.language.as_deref().unwrap_or("en");
     let well_formed = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if language.len() > 35 || !language.chars().all(well_formed) {
@@ -171,160 +170,11 @@ fn step_names<'a>(steps: &'a [Step], faults: &mut Faults) -> HashMap<&'a str, us
 
 fn freeze_step(at: usize, step: &Step, known: &Known<'_>, faults: &mut Faults) -> StepSpec {
     let work = match step {
-        Step::Run(run) => Work::Run(freeze_run(at, run, known, faults)),
+        Step::Run(run) => Work::Run(run::freeze_run(at, run, known, faults)),
         Step::Approval(approval) => Work::Approval(freeze_approval(at, approval, known, faults)),
         Step::Wait(wait) => Work::Wait(freeze_wait(at, wait, faults)),
     };
     StepSpec { name: step.name().map(str::to_owned), work }
-}
-
-fn freeze_run(at: usize, run: &RunStep, known: &Known<'_>, faults: &mut Faults) -> RunSpec {
-    let field = |name: &str| format!("steps[{at}].run.{name}");
-    if run.prompt.trim().is_empty() {
-        faults.add(field("prompt"), "must not be empty");
-    }
-    faults.check_text(&field("prompt"), &run.prompt, PROMPT_BYTES_MAX);
-    check_template(at, &field("prompt"), &run.prompt, known, faults);
-    let system = run.system.as_deref().unwrap_or_default();
-    faults.check_text(&field("system"), system, PROMPT_BYTES_MAX);
-    check_model(&field("model"), run.model.as_deref(), faults);
-    let web_search = run
-        .web_search
-        .as_ref()
-        .map(|search| freeze_web_search(&field("web_search"), search, faults));
-    let default_tokens = i32::try_from(known.defaults.max_tokens).unwrap_or(i32::MAX);
-    let default_tokens = known.settings.max_tokens.unwrap_or(default_tokens);
-    let max_tokens =
-        faults.check_range(&field("max_tokens"), run.max_tokens, (1, 128_000), default_tokens);
-    let timeout =
-        faults.check_range(&field("timeout_seconds"), run.timeout_seconds, (1, DAY_SECONDS), 3600);
-    let idle = faults.check_range(
-        &field("idle_timeout_seconds"),
-        run.idle_timeout_seconds,
-        (1, 3600),
-        300,
-    );
-    let settings = known.settings;
-    let options = freeze_options(&field, run, faults);
-    RunSpec {
-        prompt: run.prompt.clone(),
-        system: run.system.clone(),
-        model: (run.model.as_ref().or(settings.model.as_ref()))
-            .unwrap_or(&known.defaults.model)
-            .clone(),
-        max_tokens: max_tokens.unsigned_abs(),
-        web_search,
-        context: run.context.unwrap_or(known.defaults.context),
-        timeout_seconds: timeout.unsigned_abs(),
-        idle_timeout_seconds: idle.unsigned_abs(),
-        options,
-    }
-}
-
-fn freeze_options(
-    field: &impl Fn(&str) -> String,
-    run: &RunStep,
-    faults: &mut Faults,
-) -> RunOptions {
-    if let Some(schema) = &run.output_schema_json {
-        json::check_object(&field("output_schema_json"), schema, &[], faults);
-    }
-    if run.stop_sequences.len() > 16 {
-        faults.add(field("stop_sequences"), "must have at most 16 entries");
-    }
-    for (at, text) in run.stop_sequences.iter().enumerate() {
-        let field = field(&format!("stop_sequences[{at}]"));
-        if text.trim().is_empty() {
-            faults.add(&field, "must not be blank");
-        }
-        faults.check_text(&field, text, 256);
-    }
-    if let Some(extra) = &run.extra_json {
-        let mut ours =
-            vec!["model", "max_tokens", "messages", "system", "stream", "stop_sequences"];
-        if run.web_search.is_some() {
-            ours.push("tools");
-        }
-        if run.effort.is_some() || run.output_schema_json.is_some() {
-            ours.push("output_config");
-        }
-        json::check_object(&field("extra_json"), extra, &ours, faults);
-    }
-    RunOptions {
-        effort: run.effort,
-        output_schema_json: run.output_schema_json.clone(),
-        stop_sequences: run.stop_sequences.clone(),
-        on_truncated: run.on_truncated.unwrap_or_default(),
-        extra_json: run.extra_json.clone(),
-    }
-}
-
-fn check_template(at: usize, field: &str, prompt: &str, known: &Known<'_>, faults: &mut Faults) {
-    let template = match Template::parse(prompt) {
-        Ok(template) => template,
-        Err(error) => return faults.add(field, error.to_string()),
-    };
-    for name in template.names() {
-        let (what, found) = match name {
-            Name::Task => continue,
-            Name::StepOutput(step) => {
-                (format!("step_{step}_output"), (*step as usize).checked_sub(1))
-            }
-            Name::NamedOutput(name) => {
-                (format!("{name}.output"), known.names.get(name.as_str()).copied())
-            }
-        };
-        match found.and_then(|found| known.steps.get(found).map(|step| (found, step))) {
-            None => faults.add(field, format!("names `{what}`, and there is no such step")),
-            Some((found, _)) if found >= at => {
-                faults.add(field, format!("names `{what}`, which is not an earlier step"));
-            }
-            Some((_, Step::Run(_))) => {}
-            Some((_, Step::Approval(_) | Step::Wait(_))) => {
-                faults.add(field, format!("names `{what}`, which is not a run step"));
-            }
-        }
-    }
-}
-
-fn freeze_web_search(field: &str, search: &WebSearch, faults: &mut Faults) -> WebSearchSpec {
-    let max_uses = faults.check_range(&format!("{field}.max_uses"), search.max_uses, (1, 100), 5);
-    if !search.allowed_domains.is_empty() && !search.blocked_domains.is_empty() {
-        faults
-            .add(format!("{field}.blocked_domains"), "must be empty where allowed_domains is set");
-    }
-    for (list, domains) in
-        [("allowed_domains", &search.allowed_domains), ("blocked_domains", &search.blocked_domains)]
-    {
-        if domains.len() > 100 {
-            faults.add(format!("{field}.{list}"), "must have at most 100 entries");
-        }
-        for (at, domain) in domains.iter().enumerate() {
-            let bad = |c: char| c.is_whitespace() || c.is_control() || c == '*' || c == ':';
-            if domain.is_empty() || domain.len() > 255 || domain.contains(bad) {
-                faults
-                    .add(format!("{field}.{list}[{at}]"), "must be a domain such as `example.com`");
-            }
-        }
-    }
-    if let Some(UserLocation { city, region, country, timezone }) = &search.user_location {
-        let parts =
-            [("city", city), ("region", region), ("country", country), ("timezone", timezone)];
-        for (name, text) in parts {
-            faults.check_text(&format!("{field}.user_location.{name}"), text, 255);
-        }
-        let is_code = country.len() == 2 && country.bytes().all(|byte| byte.is_ascii_uppercase());
-        if !country.is_empty() && !is_code {
-            faults
-                .add(format!("{field}.user_location.country"), "must be two letters such as `PT`");
-        }
-    }
-    WebSearchSpec {
-        max_uses: max_uses.unsigned_abs(),
-        allowed_domains: search.allowed_domains.clone(),
-        blocked_domains: search.blocked_domains.clone(),
-        user_location: search.user_location.clone(),
-    }
 }
 
 fn freeze_approval(
@@ -380,6 +230,14 @@ fn freeze_wait(at: usize, step: &WaitStep, faults: &mut Faults) -> WaitSpec {
 fn check_moment(field: &str, moment: Option<DateTime<Utc>>, faults: &mut Faults) {
     if moment.is_some_and(|moment| !(1..=9999).contains(&moment.year())) {
         faults.add(field, "must be a time from the year 1 to the year 9999");
+    }
+}
+
+/// Checks what a job may cost, if that is limited.
+pub fn check_budget(field: &str, budget_usd: Option<Usd>, faults: &mut Faults) {
+    let most = Usd::from(rust_decimal::Decimal::from(1_000_000));
+    if budget_usd.is_some_and(|budget| budget <= Usd::ZERO || budget > most) {
+        faults.add(field, "must be more than 0 and at most 1000000");
     }
 }
 

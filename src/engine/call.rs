@@ -42,6 +42,9 @@ impl Steps {
             if abort.is_cancelled() || !self.lease.is_alive() {
                 return Ok((Ended::Aborted, CallEnd::Unsent(call_id)));
             }
+            if let Some(ended) = self.reserve(job, &call, call_id, abort).await? {
+                return Ok((ended, CallEnd::Unsent(call_id)));
+            }
             let partial = Partial::default();
             let asked = tokio::select! {
                 asked = self.model.ask(&call, &partial) => Some(asked),
@@ -86,6 +89,31 @@ impl Steps {
                     call_id = self.begin_further(job, end, &call, abort).await?;
                 }
             }
+        }
+    }
+
+    /// Sets aside the most that the call can cost, where the job has a budget; answers why it may not leave.
+    async fn reserve(
+        &self,
+        job: &Claimed,
+        call: &Call,
+        call_id: CallId,
+        abort: &CancellationToken,
+    ) -> Result<Option<Ended>, (StoreError, CallEnd)> {
+        let Some(budget) = job.state.budget_usd else { return Ok(None) };
+        let on = job.state.updated_at.date_naive();
+        let Some(most) = self.model.worst_case(call, on).await else {
+            let message =
+                format!("the price of {} is not known, and the job has a budget", call.model);
+            return Ok(Some(Ended::Erred(ModelError::unpriced(&message))));
+        };
+        let reserve = || self.store.reserve(&job.key, call_id, most, budget);
+        match self.patiently(abort, reserve).await {
+            Ok(None) => Ok(None),
+            Ok(Some(spent)) => Ok(Some(Ended::Starved(format!(
+                "the budget of ${budget} does not cover the next call: ${spent} is spent, and it may cost up to ${most}"
+            )))),
+            Err(error) => Err((error, CallEnd::Unsent(call_id))),
         }
     }
 

@@ -8,8 +8,9 @@ use super::place::{self, Place};
 use super::{Caller, Engine, EngineError, to_its_end};
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
+use crate::domain::money::Usd;
 use crate::domain::submission::fingerprint;
-use crate::domain::validate::{COMMENT_BYTES_MAX, Faults};
+use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_budget};
 use crate::store::StoreError;
 use crate::store::approval::Vote;
 use crate::store::control::Request;
@@ -23,8 +24,8 @@ pub enum Command {
     Status,
     /// Hold it where it is; `now` aborts the attempt in hand.
     Pause { now: bool },
-    /// Let it go on.
-    Resume,
+    /// Let it go on, and cost up to so much if that is said.
+    Resume { budget_usd: Option<Usd> },
     /// End it.
     Cancel { comment: String },
     /// Begin again at a step, or where it ended.
@@ -73,7 +74,9 @@ impl Engine {
         let acted = match command {
             Command::Status => return Ok(false),
             Command::Pause { now } => store.pause(key, now, "client", request).await,
-            Command::Resume => store.resume(key, "client", request, claimer).await,
+            Command::Resume { budget_usd } => {
+                store.resume(key, budget_usd, "client", request, claimer).await
+            }
             Command::Cancel { comment } => store.cancel(key, &comment, "client", request).await,
             Command::Retry { from_step } => {
                 store.retry(key, from_step, "client", request, claimer).await
@@ -133,7 +136,7 @@ impl Command {
     /// Whether the job may be an executor's after it.
     fn may_need_an_executor(&self) -> bool {
         match self {
-            Self::Resume | Self::Retry { .. } | Self::Decide { .. } => true,
+            Self::Resume { .. } | Self::Retry { .. } | Self::Decide { .. } => true,
             Self::Status | Self::Pause { .. } | Self::Cancel { .. } => false,
         }
     }
@@ -146,7 +149,7 @@ impl Command {
         let (action, asked) = match self {
             Self::Status => return None,
             Self::Pause { now } => ("pause", json!({"now": now})),
-            Self::Resume => ("resume", json!({})),
+            Self::Resume { budget_usd } => ("resume", json!({"budget_usd": budget_usd})),
             Self::Cancel { comment } => ("cancel", json!({"comment": comment})),
             Self::Retry { from_step } => ("retry", json!({"from_step": from_step})),
             Self::Decide { approval_id, verdict, comment, on_behalf_of } => {
@@ -176,7 +179,10 @@ fn check(command: &Command, request_id: Option<&str>) -> Result<(), EngineError>
             let voter = on_behalf_of.as_deref().unwrap_or_default();
             faults.check_text(&format!("{action}.on_behalf_of"), voter, 255);
         }
-        Command::Status | Command::Pause { .. } | Command::Resume | Command::Retry { .. } => {}
+        Command::Resume { budget_usd } => {
+            check_budget("resume.budget_usd", *budget_usd, &mut faults);
+        }
+        Command::Status | Command::Pause { .. } | Command::Retry { .. } => {}
     }
     faults.into_result().map_err(EngineError::Invalid)
 }

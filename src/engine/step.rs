@@ -49,6 +49,8 @@ pub(super) enum After {
 pub(super) enum Ended {
     Succeeded(StepResult),
     Erred(ModelError),
+    /// The budget does not cover its next call.
+    Starved(String),
     Aborted,
 }
 
@@ -58,6 +60,7 @@ impl Ended {
         match self {
             Self::Succeeded(_) => "finished",
             Self::Aborted => "aborted",
+            Self::Starved(_) => "starved",
             Self::Erred(ModelError { retry: Retry::Never, .. }) => "failed",
             Self::Erred(ModelError { retry: Retry::After(_) | Retry::Backoff, .. }) => "delayed",
         }
@@ -219,6 +222,11 @@ impl Steps {
                 Ok(after(job, state))
             }
             Ended::Erred(error) => self.erred(job, error, call, abort).await,
+            Ended::Starved(message) => {
+                let failure = failure(job, Reason::Budget, message, None);
+                let starve = || self.store.starve(job, failure.clone(), call.clone());
+                self.patiently(abort, starve).await.map(|_| After::Left)
+            }
             Ended::Aborted => {
                 // Whoever took the job away has moved it already, or this process is stopping.
                 self.release(job, call).await?;

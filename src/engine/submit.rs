@@ -8,7 +8,7 @@ use crate::domain::id::{JobKey, new_job_id};
 use crate::domain::language::is_spoken;
 use crate::domain::spec::{Defaults, Spec, Work};
 use crate::domain::submission::{Submission, TimeoutPolicy};
-use crate::domain::validate::freeze;
+use crate::domain::validate::{Faults, freeze};
 use crate::store::StoreError;
 use crate::store::job::JobView;
 use crate::store::submit::{NewJob, Stored};
@@ -36,6 +36,7 @@ impl Engine {
         let defaults =
             Defaults { context: caller.default_context(), ..self.settings.defaults.clone() };
         let spec = Arc::new(freeze(submission, &defaults).map_err(EngineError::Invalid)?);
+        self.check_prices(&spec)?;
         let job_id = submission.job_id.clone().unwrap_or_else(new_job_id);
         let key = JobKey::new(&job_id);
         let warnings = self.warnings(&spec);
@@ -58,6 +59,22 @@ impl Engine {
             None => self.store.job(&key, None).await?,
         };
         Ok(Submitted { job, created, warnings })
+    }
+
+    /// What cannot be priced cannot be held to a budget.
+    fn check_prices(&self, spec: &Spec) -> Result<(), EngineError> {
+        let mut faults = Faults::default();
+        for (at, step) in spec.steps.iter().enumerate() {
+            if let Work::Run(run) = &step.work
+                && spec.budget_usd.is_some()
+                && !self.model.has_price(&run.model)
+            {
+                let message =
+                    format!("is {}, which has no known price, and the job has a budget", run.model);
+                faults.add(format!("steps[{at}].run.model"), message);
+            }
+        }
+        faults.into_result().map_err(EngineError::Invalid)
     }
 
     /// Stores the job, and where there is room takes it in hand at once; answers how it is if it was made now.

@@ -4,12 +4,13 @@
 //! Two clocks run: one for the whole answer, one for each time it stands still; a ping stops neither.
 //! Dropping the future closes the connection's stream at once, for nothing runs beside it.
 
+use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Response, StatusCode};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -32,8 +33,10 @@ const GO_ON: &str = "Your previous response was cut off. Continue exactly where 
 #[derive(Serialize)]
 struct Body<'c> {
     model: &'c str,
-    max_tokens: u32,
-    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<&'c str>,
     messages: Vec<Message<'c>>,
@@ -151,7 +154,50 @@ impl Model {
     }
 }
 
+/// Counting is free and quick; a call does not wait long for it.
+const LONGEST_COUNT: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+struct Counted {
+    input_tokens: i64,
+}
+
+impl Model {
+    /// How many tokens the prompt of a call has, or at the most.
+    pub(super) async fn count_tokens(&self, call: &Call) -> i64 {
+        let body = Body::new(call, &self.inner.web_search_tool).to_be_counted();
+        let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
+        let most = i64::try_from(body.len()).unwrap_or(i64::MAX);
+        let Some(key) = self.inner.api_key.as_ref() else { return most };
+        let request = self
+            .inner
+            .client
+            .post(self.inner.count_url.clone())
+            .timeout(LONGEST_COUNT)
+            .header("x-api-key", key)
+            .header("anthropic-version", &self.inner.version)
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body);
+        let counted = async { request.send().await?.error_for_status()?.json::<Counted>().await };
+        match counted.await {
+            Ok(counted) => counted.input_tokens.max(0),
+            Err(error) => {
+                tracing::debug!(
+                    error = &error.without_url() as &dyn Error,
+                    "could not count tokens"
+                );
+                most
+            }
+        }
+    }
+}
+
 impl<'c> Body<'c> {
+    /// Without what only an answer needs.
+    fn to_be_counted(self) -> Self {
+        Self { max_tokens: None, stream: None, stop_sequences: &[], ..self }
+    }
+
     fn new(call: &'c Call, web_search_tool: &'c str) -> Self {
         let turns = call
             .turns
@@ -175,8 +221,8 @@ impl<'c> Body<'c> {
         let says_how_to_cache = call.extra.iter().any(|(name, _)| name == "cache_control");
         Self {
             model: &call.model,
-            max_tokens: call.max_tokens,
-            stream: true,
+            max_tokens: Some(call.max_tokens),
+            stream: Some(true),
             system: call.system.as_deref().filter(|system| !system.is_empty()),
             messages: turns.chain(begun).chain(paused).collect(),
             tools: call

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::{ModelError, Reply};
 use crate::domain::job::Reason;
+use crate::domain::money::ServiceTier;
 use crate::domain::submission::{Effort, TruncationPolicy, UserLocation};
 
 /// How often one answer may be continued after it was paused or cut off.
@@ -123,6 +124,18 @@ impl Call {
             next.paused_contents.clear();
             next.begun = Some(whole.text.clone());
         })
+    }
+
+    /// How it is to be served, as far as its free fields say it.
+    pub(super) fn tier(&self) -> ServiceTier {
+        let says = |name: &str, value: &str| {
+            self.extra.iter().any(|(other, raw)| other == name && raw.get() == value)
+        };
+        ServiceTier {
+            batch: false,
+            fast: says("speed", "\"fast\""),
+            us_geo: says("inference_geo", "\"us\""),
+        }
     }
 
     fn go_on(&self, reason: Reason, too_often: &str, change: impl FnOnce(&mut Self)) -> Then {

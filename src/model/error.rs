@@ -60,6 +60,11 @@ impl ModelError {
         Self::new(Reason::ProviderUnavailable, Retry::Backoff, message)
     }
 
+    /// It cannot be held to a budget.
+    pub fn unpriced(message: &str) -> Self {
+        Self::new(Reason::ModelUnpriced, Retry::Never, message)
+    }
+
     /// The model's answer is whole, but no success.
     pub(super) fn stopped(reason: Reason, message: &str) -> Self {
         Self::new(reason, Retry::Never, message)

@@ -80,6 +80,7 @@ pub struct Model {
 struct Inner {
     client: reqwest::Client,
     url: reqwest::Url,
+    count_url: reqwest::Url,
     api_key: Option<HeaderValue>,
     version: HeaderValue,
     web_search_tool: String,
@@ -112,6 +113,8 @@ impl Model {
     /// The process must have installed its TLS provider before.
     pub fn new(settings: ModelSettings) -> Result<Self, ModelSetupError> {
         let url = messages_url(&settings.base_url).ok_or(ModelSetupError::BaseUrl)?;
+        let mut count_url = url.clone();
+        count_url.set_path(&format!("{}/count_tokens", url.path()));
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)
@@ -126,6 +129,7 @@ impl Model {
         let inner = Inner {
             client: builder.build().map_err(ModelSetupError::Client)?,
             url,
+            count_url,
             api_key: api_key_header(settings.api_key.as_ref())?,
             version: settings.version.parse().map_err(ModelSetupError::Version)?,
             web_search_tool: settings.web_search_tool,
@@ -137,6 +141,22 @@ impl Model {
     /// Whether there is a key to make calls with.
     pub fn is_configured(&self) -> bool {
         self.inner.api_key.is_some()
+    }
+
+    /// Whether the model has a price at all.
+    pub fn has_price(&self, model: &str) -> bool {
+        self.inner.prices.find_price(model, NaiveDate::MAX).is_some()
+    }
+
+    /// The most that a call can cost; `None` if the model, or the way it is to be served, has no known price.
+    ///
+    /// The provider counts the prompt; where it does not answer, a byte counts as a token, of which there are fewer.
+    pub async fn worst_case(&self, call: &Call, on: NaiveDate) -> Option<Usd> {
+        let price = self.inner.prices.find_price(&call.model, on)?;
+        let prompt_tokens = self.count_tokens(call).await;
+        let searches = call.web_search.as_ref().map_or(0, |search| search.max_uses);
+        let searches = i32::try_from(searches).unwrap_or(i32::MAX);
+        price.worst_case(prompt_tokens, call.max_tokens.into(), searches, call.tier())
     }
 
     /// What the usage of one request cost; `None` if the model, or the way it was served, has no known price.

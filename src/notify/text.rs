@@ -39,6 +39,7 @@ struct Words {
     completed: &'static str,
     failed: &'static str,
     cancelled: &'static str,
+    out_of_budget: &'static str,
     /// What stands before an output, whole or cut.
     draft: &'static str,
     draft_begins: &'static str,
@@ -54,6 +55,8 @@ struct Words {
     deadline: fn(DateTime<Utc>, Option<Left>) -> String,
     why_failed: fn(Option<Reason>) -> &'static str,
     why_cancelled: fn(Option<Reason>) -> &'static str,
+    /// What the budget does not cover, and what to do.
+    why_paused: &'static str,
     cost: fn(&str) -> String,
     cost_is_tiny: &'static str,
 }
@@ -75,6 +78,7 @@ pub(super) fn write(notice: &Outgoing, public_url: &str) -> Option<String> {
         NoticeKind::Completed => completed(words, notice),
         NoticeKind::Failed => failed(words, notice),
         NoticeKind::Cancelled => cancelled(words, notice),
+        NoticeKind::OutOfBudget => out_of_budget(words, notice),
     })
 }
 
@@ -126,6 +130,13 @@ fn cancelled(words: &Words, notice: &Outgoing) -> String {
     let mut page = Page::new(cost(words, notice.cost_usd));
     page.add(&head(words.cancelled, notice, Some(words)));
     page.add((words.why_cancelled)(notice.reason));
+    page.finish()
+}
+
+fn out_of_budget(words: &Words, notice: &Outgoing) -> String {
+    let mut page = Page::new(cost(words, notice.cost_usd));
+    page.add(&head(words.out_of_budget, notice, Some(words)));
+    page.add(words.why_paused);
     page.finish()
 }
 

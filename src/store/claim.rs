@@ -106,6 +106,16 @@ impl Store {
         self.move_held(job, Action::Fail { lease: job.lease, failure }, call).await
     }
 
+    /// Pauses the job because its budget does not cover the next call.
+    pub async fn starve(
+        &self,
+        job: &Claimed,
+        failure: Failure,
+        call: CallEnd,
+    ) -> Result<JobState, StoreError> {
+        self.move_held(job, Action::Starve { lease: job.lease, failure }, Some(call)).await
+    }
+
     /// Gives the job back, uncounted.
     pub async fn release(&self, job: &Claimed, call: CallEnd) -> Result<JobState, StoreError> {
         self.move_held(job, Action::Release { lease: job.lease }, Some(call)).await

@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use super::transition::{Acted, lock, look};
 use super::{Store, StoreError, bounded, read_json, retried};
 use crate::domain::id::{ExecutorId, JobKey};
+use crate::domain::money::Usd;
 use crate::domain::state::{self, Action, Refusal, Transition};
 
 /// An action as a client asked for it under an id of its own: the same id gets the same answer.
@@ -35,15 +36,16 @@ impl Store {
         self.control(key, &Action::Pause { now }, actor, request, None).await
     }
 
-    /// Lets a paused job go on, in the hands of the claimer if there is one.
+    /// Lets a paused job go on, in the hands of the claimer if there is one; with a budget, at that cost at the most.
     pub async fn resume(
         &self,
         key: &JobKey,
+        budget_usd: Option<Usd>,
         actor: &str,
         request: Option<&Request>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        self.control(key, &Action::Resume, actor, request, claimer).await
+        self.control(key, &Action::Resume { budget_usd }, actor, request, claimer).await
     }
 
     /// Ends the job.

@@ -9,7 +9,7 @@ use serde_with::skip_serializing_none;
 
 use super::claim::Claimed;
 use super::writer::Work;
-use super::{Store, StoreError};
+use super::{Store, StoreError, bounded};
 use crate::domain::id::{AttemptId, CallId, ExecutorId, JobKey};
 use crate::domain::money::{Usage, Usd};
 use crate::domain::word::Word;
@@ -102,6 +102,43 @@ impl Store {
         let start = Line::started(job, call_id, model);
         let work = Work::Call { lease: job.lease, start };
         self.write_soon(&job.key, work, vec![Line::ended(&job.key, ended)]).await.map(|_| ())
+    }
+
+    /// Sets aside the most that a call can cost, if the budget covers it beside all other calls of the job; else nothing
+    /// is set aside, and what those cost is answered.
+    ///
+    /// What was set aside for a call whose cost is not known counts as spent, but for one that failed.
+    pub async fn reserve(
+        &self,
+        key: &JobKey,
+        call_id: CallId,
+        most: Usd,
+        budget: Usd,
+    ) -> Result<Option<Usd>, StoreError> {
+        let row = bounded(
+            sqlx::query!(
+                r#"-- reserve
+                with spent as (
+                  select coalesce(sum(case when outcome = 'failed' then coalesce(cost_usd, 0)
+                    else coalesce(cost_usd, reserved_usd, 0) end), 0) as usd
+                  from longhaul.model_call where shard = $1 and job_id = $2 and call_id <> $3
+                ),
+                reserved as (
+                  update longhaul.model_call m set reserved_usd = $4 from spent
+                  where m.shard = $1 and m.job_id = $2 and m.call_id = $3 and spent.usd + $4 <= $5
+                  returning m.call_id
+                )
+                select usd as "usd!", exists (select from reserved) as "fits!" from spent"#,
+                key.shard(),
+                key.job_id(),
+                call_id.0,
+                most.as_decimal(),
+                budget.as_decimal(),
+            )
+            .fetch_one(&self.pool),
+        )
+        .await?;
+        Ok((!row.fits).then(|| Usd::from(row.usd)))
     }
 
     /// Writes how a call ended; one that the sweeper had given up for lost is corrected.

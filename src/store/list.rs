@@ -181,6 +181,7 @@ fn find_outline(mut state: Value, task: Option<&Value>, labels: Value) -> Option
         labels: serde_json::from_value(labels).unwrap_or_default(),
         priority: 0,
         run_at: None,
+        budget_usd: None,
     };
     Some((serde_json::from_value(state).ok()?, spec))
 }

@@ -18,6 +18,7 @@ use super::{body, json};
 use crate::domain::approval::Verdict;
 use crate::domain::explain::explain;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
+use crate::domain::money::Usd;
 use crate::domain::submission::{Submission, id_text, read};
 use crate::domain::validate::Faults;
 use crate::engine::control::Command;
@@ -39,6 +40,8 @@ pub(super) struct ControlBody {
     on_behalf_of: Option<String>,
     now: Option<bool>,
     from_step: Option<i32>,
+    #[serde(deserialize_with = "read::dollars")]
+    budget_usd: Option<Usd>,
 }
 
 /// Stores a job.
@@ -93,7 +96,7 @@ pub(super) async fn control(
 /// The actions, and which of the other fields each takes.
 const ACTIONS: [(&str, &[&str]); 7] = [
     ("pause", &["now"]),
-    ("resume", &[]),
+    ("resume", &["budget_usd"]),
     ("cancel", &["comment"]),
     ("retry", &["from_step"]),
     ("approve", &["comment", "approval_id", "on_behalf_of"]),
@@ -139,7 +142,7 @@ impl ControlBody {
         };
         let command = match action {
             "pause" => Command::Pause { now: self.now.unwrap_or(false) },
-            "resume" => Command::Resume,
+            "resume" => Command::Resume { budget_usd: self.budget_usd },
             "cancel" => Command::Cancel { comment },
             "retry" => Command::Retry { from_step: self.from_step.filter(|step| *step != 0) },
             "approve" => decide(Verdict::Approve, comment),
@@ -158,6 +161,7 @@ impl ControlBody {
             ("on_behalf_of", text(&self.on_behalf_of)),
             ("now", self.now == Some(true)),
             ("from_step", self.from_step.is_some_and(|step| step != 0)),
+            ("budget_usd", self.budget_usd.is_some()),
         ]
         .into_iter()
         .filter_map(|(field, is_given)| is_given.then_some(field))

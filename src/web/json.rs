@@ -103,6 +103,7 @@ struct Job<'a> {
     updated_at: Option<Time>,
     finished_at: Option<Time>,
     revision: i32,
+    budget_usd: Option<Cost>,
 }
 
 impl<'a> Job<'a> {
@@ -143,6 +144,7 @@ impl<'a> Job<'a> {
             updated_at: Some(Time(state.updated_at)),
             finished_at: state.finished_at.map(Time),
             revision: state.revision,
+            budget_usd: state.budget_usd.map(Cost),
         }
     }
 }

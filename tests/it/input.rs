@@ -138,6 +138,9 @@ fn bad_fields() -> Vec<(SubmitJobRequest, &'static str)> {
         (settings(|all| all.max_attempts = Some(-1)), "settings.max_attempts"),
         (settings(|all| all.retry_window_seconds = Some(-1)), "settings.retry_window_seconds"),
         (settings(|all| all.priority = 1001), "settings.priority"),
+        (settings(|all| all.budget_usd.push_str("2,50")), "settings.budget_usd"),
+        (settings(|all| all.budget_usd.push_str("-1")), "settings.budget_usd"),
+        (settings(|all| all.budget_usd.push_str("0.0")), "settings.budget_usd"),
         (settings(|all| all.language.push_str("not a tag")), "settings.language"),
         (
             settings(|all| drop(all.labels.insert("k".repeat(64), String::new()))),

@@ -70,6 +70,7 @@ mod input;
 
 mod command;
 
+mod budget;
 mod check;
 
 mod grpcurl;

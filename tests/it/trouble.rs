@@ -75,7 +75,7 @@ async fn an_answer_that_is_no_success_fails_the_job_and_costs_what_it_costs() {
         // A refusal before any output is not.
         ("refusal", "MODEL_REFUSED", false),
         ("max_tokens", "MODEL_TRUNCATED", true),
-        ("model_context_window_exceeded", "MODEL_TRUNCATED", true),
+        ("model_context_window_exceeded", "CONTEXT_OVERFLOW", true),
         ("something_new", "MODEL_STOPPED", true),
     ] {
         rig.sandbox.break_model(json!({"stop_reason": stop_reason, "times": 1})).await;

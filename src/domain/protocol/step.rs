@@ -84,7 +84,7 @@ impl World {
         let is_retry = matches!(action, Action::Retry { .. });
         let by_people = matches!(
             action,
-            Action::Pause { .. } | Action::Resume | Action::Cancel { .. } | Action::Vote(_)
+            Action::Pause { .. } | Action::Resume { .. } | Action::Cancel { .. } | Action::Vote(_)
         );
         let Some(made) = next(&before, &model.spec, action, "", moment())? else {
             return Ok(false);
@@ -322,7 +322,7 @@ impl World {
         let action = match wish {
             Wish::Pause => Action::Pause { now: false },
             Wish::PauseNow => Action::Pause { now: true },
-            Wish::Resume => Action::Resume,
+            Wish::Resume => Action::Resume { budget_usd: None },
             Wish::Cancel => Action::Cancel { comment: String::new() },
             Wish::Retry => Action::Retry { from_step: None },
             Wish::RetryFromTheFirst => Action::Retry { from_step: Some(1) },

@@ -5,9 +5,12 @@
 //! A field that is not known is a fault, so that a misspelt one is never ignored in silence.
 
 use chrono::{DateTime, Utc};
+use rust_decimal::Decimal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+use crate::domain::money::Usd;
 
 use super::{Step, Submission, id_text};
 
@@ -78,6 +81,24 @@ pub(super) fn moment<'de, D: serde::Deserializer<'de>>(
     let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
     text.parse().map(Some).map_err(|_unread: chrono::ParseError| {
         serde::de::Error::custom("must be a time such as 2026-01-31T09:00:00Z")
+    })
+}
+
+/// An amount as text such as `2.50`, or as a number, which is read as it is written; empty is the same as absent.
+pub fn dollars<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Usd>, D::Error> {
+    let text = match Option::<Value>::deserialize(from)? {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) if text.is_empty() => return Ok(None),
+        Some(Value::String(text)) => text,
+        // A small one is written with an exponent.
+        Some(Value::Number(number)) => match Decimal::from_scientific(&number.to_string()) {
+            Ok(amount) => amount.to_string(),
+            Err(_) => number.to_string(),
+        },
+        Some(other) => other.to_string(),
+    };
+    text.parse().map(Some).map_err(|_| {
+        serde::de::Error::custom(format!("must be an amount such as \"2.50\", is {text:?}"))
     })
 }
 

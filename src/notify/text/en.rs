@@ -13,6 +13,7 @@ pub(super) const WORDS: Words = Words {
     completed: "Your job is done",
     failed: "Your job failed",
     cancelled: "Your job was cancelled",
+    out_of_budget: "Your job is paused: its budget is used up",
     draft: "The draft:",
     draft_begins: "The draft begins:",
     result: "The result:",
@@ -25,6 +26,7 @@ pub(super) const WORDS: Words = Words {
     deadline,
     why_failed,
     why_cancelled,
+    why_paused: "What is left of its budget does not cover the next step. It goes on when somebody resumes it with a higher one.",
     cost: |usd| format!("Cost: ${usd}"),
     cost_is_tiny: "Cost: under $0.0001",
 };
@@ -56,8 +58,12 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::ContextOverflow) => "The conversation grew longer than the AI model can read.",
         Some(Reason::ModelStopped) => "The AI model stopped before it had finished.",
         Some(Reason::StepPanicked) => "The server had a fault while it worked on this step.",
+        Some(Reason::ModelUnpriced) => {
+            "The price of the AI model is not known, and the job has a budget."
+        }
         Some(
-            Reason::Scheduled
+            Reason::Budget
+            | Reason::Scheduled
             | Reason::Waiting
             | Reason::ProviderUnavailable
             | Reason::AttemptLost
@@ -86,7 +92,9 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ModelTruncated
             | Reason::ContextOverflow
             | Reason::ModelStopped
-            | Reason::StepPanicked,
+            | Reason::StepPanicked
+            | Reason::ModelUnpriced
+            | Reason::Budget,
         )
         | None => "It was stopped by request.",
     }

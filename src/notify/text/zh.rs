@@ -13,6 +13,7 @@ pub(super) const WORDS: Words = Words {
     completed: "任务已完成",
     failed: "任务失败",
     cancelled: "任务已取消",
+    out_of_budget: "您的任务已暂停：预算已用完",
     draft: "草稿：",
     draft_begins: "草稿（开头部分）：",
     result: "结果：",
@@ -26,6 +27,7 @@ pub(super) const WORDS: Words = Words {
     deadline,
     why_failed,
     why_cancelled,
+    why_paused: "剩余预算不足以支付下一步。有人提高预算并恢复任务后，它会继续执行。",
     cost: |usd| format!("费用：{usd} 美元"),
     cost_is_tiny: "费用：不到 0.0001 美元",
 };
@@ -54,8 +56,10 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::ContextOverflow) => "对话内容超出了 AI 模型能读取的长度。",
         Some(Reason::ModelStopped) => "AI 模型没有写完就停止了。",
         Some(Reason::StepPanicked) => "服务器在执行这一步时发生了故障。",
+        Some(Reason::ModelUnpriced) => "任务设有预算，但不知道 AI 模型的价格。",
         Some(
-            Reason::Scheduled
+            Reason::Budget
+            | Reason::Scheduled
             | Reason::Waiting
             | Reason::ProviderUnavailable
             | Reason::AttemptLost
@@ -82,7 +86,9 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ModelTruncated
             | Reason::ContextOverflow
             | Reason::ModelStopped
-            | Reason::StepPanicked,
+            | Reason::StepPanicked
+            | Reason::ModelUnpriced
+            | Reason::Budget,
         )
         | None => "任务已应要求停止。",
     }

@@ -46,6 +46,7 @@ pub fn job(view: &JobView, bytes_max: usize) -> proto::Job {
         updated_at: Some(timestamp(state.updated_at)),
         finished_at: state.finished_at.map(timestamp),
         revision: state.revision,
+        budget_usd: state.budget_usd.map(|budget| budget.to_string()).unwrap_or_default(),
     };
     fit(&mut job, bytes_max);
     job

@@ -4,7 +4,7 @@
 
 use uuid::Uuid;
 
-use super::submission::{number, text};
+use super::submission::{dollars, number, text};
 use super::word;
 use crate::domain::approval::Verdict;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
@@ -61,7 +61,9 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
     let command = match request.action {
         Some(Action::Status(_)) => Command::Status,
         Some(Action::Pause(pause)) => Command::Pause { now: pause.now },
-        Some(Action::Resume(_)) => Command::Resume,
+        Some(Action::Resume(resume)) => Command::Resume {
+            budget_usd: dollars("resume.budget_usd", &resume.budget_usd, &mut faults),
+        },
         Some(Action::Cancel(cancel)) => Command::Cancel { comment: cancel.comment },
         Some(Action::Retry(retry)) => {
             if retry.from_step < 0 {

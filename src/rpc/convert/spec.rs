@@ -19,6 +19,7 @@ pub fn job_spec(spec: &Spec) -> proto::JobSpec {
         labels: spec.labels.clone().into_iter().collect(),
         priority: spec.priority,
         run_at: spec.run_at.map(timestamp),
+        budget_usd: spec.budget_usd.map(|budget| budget.to_string()).unwrap_or_default(),
     };
     let steps = spec.steps.iter().map(step).collect();
     proto::JobSpec { task: spec.task.clone(), steps, settings: Some(settings) }

@@ -3,6 +3,7 @@
 //! Only what a submission cannot express is a fault here; everything else is judged by `domain::validate`.
 
 use super::{moment, word};
+use crate::domain::money::Usd;
 use crate::domain::submission as domain;
 use crate::domain::validate::{Faults, Violation};
 use crate::rpc::proto::{self, step::Kind, wait_step::Wait};
@@ -117,7 +118,20 @@ fn settings(sent: proto::JobSettings, faults: &mut Faults) -> domain::Settings {
         labels: sent.labels.into_iter().collect(),
         priority: number(sent.priority),
         run_at: moment("settings.run_at", sent.run_at, faults),
+        budget_usd: dollars("settings.budget_usd", &sent.budget_usd, faults),
     }
+}
+
+/// An amount; empty is absent.
+pub(super) fn dollars(field: &str, sent: &str, faults: &mut Faults) -> Option<Usd> {
+    if sent.is_empty() {
+        return None;
+    }
+    let amount = sent.parse().ok();
+    if amount.is_none() {
+        faults.add(field, format!("must be a decimal such as `2.50`, is {sent:?}"));
+    }
+    amount
 }
 
 pub(super) fn text(sent: String) -> Option<String> {

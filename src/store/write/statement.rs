@@ -43,7 +43,7 @@ macro_rules! statement {
                     attempt integer, attempts integer, first_error_at timestamptz, last_error jsonb, last_sequence integer,
                     pause_requested boolean, paused_from text, approval_id uuid, approvals_asked integer, votes integer,
                     kept_verdict text, deadline_at timestamptz, left_ms bigint, step_started_at timestamptz,
-                    updated_at timestamptz, finished_at timestamptz)
+                    updated_at timestamptz, finished_at timestamptz, budget_usd text)
                   where (select is_open from gate)
                 )"#
         ] $arguments $($part)+)
@@ -56,10 +56,11 @@ macro_rules! statement {
                 born as (
                   insert into longhaul.job (shard, job_id, status, reason, current_step, step_count, priority, spec_version,
                     run_at, executor_id, epoch, attempt_id, attempt, last_sequence, approval_id, approvals_asked,
-                    deadline_at, step_started_at, created_at, updated_at, finished_at)
+                    deadline_at, step_started_at, created_at, updated_at, finished_at, budget_usd)
                   select t.shard, t.job_id, t.status, t.reason, t.current_step, t.step_count, b.priority, b.spec_version,
                     t.run_at, t.executor_id, t.epoch, t.attempt_id, t.attempt, t.last_sequence, t.approval_id,
-                    t.approvals_asked, t.deadline_at, t.step_started_at, t.updated_at, t.updated_at, t.finished_at
+                    t.approvals_asked, t.deadline_at, t.step_started_at, t.updated_at, t.updated_at, t.finished_at,
+                    t.budget_usd
                   from input t
                   cross join lateral jsonb_to_record($1 #> array[t.place, 'birth']) as b(priority integer, spec_version integer)
                   where t.is_born order by t.shard, t.job_id
@@ -94,7 +95,7 @@ macro_rules! statement {
                     pause_requested = t.pause_requested, paused_from = t.paused_from, approval_id = t.approval_id,
                     approvals_asked = t.approvals_asked, votes = t.votes, kept_verdict = t.kept_verdict,
                     deadline_at = t.deadline_at, left_ms = t.left_ms, step_started_at = t.step_started_at,
-                    updated_at = t.updated_at, finished_at = t.finished_at
+                    updated_at = t.updated_at, finished_at = t.finished_at, budget_usd = t.budget_usd
                   from input t
                   where t.is_born is null and j.shard = t.shard and j.job_id = t.job_id
                     and j.epoch = t.from_epoch and j.last_sequence = t.from_sequence

@@ -61,7 +61,7 @@ pub fn pause_now() -> Action {
 }
 
 pub fn resume() -> Action {
-    Action::Resume(ResumeAction {})
+    Action::Resume(ResumeAction::default())
 }
 
 pub fn cancel() -> Action {

@@ -57,6 +57,7 @@ fn view(steps: Vec<StepSpec>, status: Status, current_step: i32) -> JobView {
         labels: BTreeMap::new(),
         priority: 0,
         run_at: None,
+        budget_usd: None,
     };
     let state = JobState { status, current_step, ..JobState::new(spec.step_count(), NOW) };
     let view = JobView::as_if_stored(JobKey::new("job-1"), Arc::new(spec));
