@@ -209,6 +209,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 .text("LONGHAUL_MODEL_WEB_SEARCH_TOOL")
                 .unwrap_or(default.web_search_tool),
             connect_timeout: default.connect_timeout,
+            concurrency: self.number("LONGHAUL_MODEL_CONCURRENCY", 0, 0, 10_000),
         }
     }
 

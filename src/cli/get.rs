@@ -84,9 +84,9 @@ fn details(job: &Job, wide: usize, paint: Paint) -> Vec<String> {
     if let Some(usage) = job.usage.as_ref().filter(|usage| usage.calls > 0) {
         facts.push(("tokens", render::tokens(Some(usage))));
         facts.push(("cost", money(&job.cost_usd, job.unpriced_calls)));
-        if !job.budget_usd.is_empty() {
-            facts.push(("budget", money(&job.budget_usd, 0)));
-        }
+    }
+    if !job.budget_usd.is_empty() {
+        facts.push(("budget", money(&job.budget_usd, 0)));
     }
     facts.push(("submitted", local_time(job.created_at.as_ref())));
     if job.run_at.is_some() {
@@ -109,6 +109,11 @@ fn details(job: &Job, wide: usize, paint: Paint) -> Vec<String> {
     if !job.output.is_empty() {
         lines.push(String::new());
         lines.push(harmless(&job.output));
+    }
+    for step in job.steps.iter().filter(|step| !step.partial_output.is_empty()) {
+        lines.push(String::new());
+        lines.push(paint.dim(&format!("step {} so far, not whole:", step.step)));
+        lines.push(harmless(&step.partial_output));
     }
     lines
 }

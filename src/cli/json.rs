@@ -91,6 +91,7 @@ fn step_state(step: &StepState) -> Value {
         "decisions": step.decisions.iter().map(decision).collect::<Vec<_>>(),
         "started_at": time(step.started_at.as_ref()),
         "finished_at": time(step.finished_at.as_ref()),
+        "partial_output": step.partial_output,
     })
 }
 

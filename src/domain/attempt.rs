@@ -66,14 +66,21 @@ pub(super) fn delay(
     }
     // Waiting as long as the trouble has lasted doubles the pause each time, without counting.
     let backoff = elapsed.clamp(TimeDelta::seconds(1), TimeDelta::seconds(120));
-    let spread = TimeDelta::milliseconds((backoff.num_milliseconds() as f64 * jitter / 4.0) as i64);
     let shortest = after.and_then(|after| TimeDelta::from_std(after).ok()).unwrap_or(backoff);
+    // Whoever has to come back in a moment is not to be spread over minutes.
+    let spread =
+        backoff.min(shortest.max(TimeDelta::seconds(1))).num_milliseconds() as f64 * jitter / 4.0;
+    let spread = TimeDelta::milliseconds(spread as i64);
     let message = format!("held up: {}", failure.message);
     turn.state.last_error = Some(failure.clone());
     turn.let_go();
     turn.tell_step(EventKind::StepDelayed, &message);
     turn.add_detail(Detail::Failure(failure));
-    control::park(turn, Reason::ProviderUnavailable, turn.now + shortest + spread);
+    let reason = match turn.state.last_error.as_ref().map(|failure| failure.reason) {
+        Some(Reason::SpendLimit) => Reason::SpendLimit,
+        Some(_) | None => Reason::ProviderUnavailable,
+    };
+    control::park(turn, reason, turn.now + shortest + spread);
     Ok(true)
 }
 

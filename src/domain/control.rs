@@ -165,7 +165,7 @@ fn queued_stand(reason: Option<Reason>) -> Stand {
     match reason {
         Some(Reason::Scheduled) => Stand::Scheduled,
         Some(Reason::Waiting) => Stand::Waiting,
-        Some(Reason::ProviderUnavailable) => Stand::ProviderUnavailable,
+        Some(Reason::ProviderUnavailable | Reason::SpendLimit) => Stand::ProviderUnavailable,
         Some(Reason::AttemptLost) => Stand::AttemptLost,
         Some(_) | None => Stand::Queued,
     }

@@ -39,6 +39,12 @@ fn queued(state: &JobState) -> String {
         (Some(Reason::ProviderUnavailable), Some(run_at)) => {
             format!("{place} is tried again at {}{error}", moment(run_at))
         }
+        (Some(Reason::SpendLimit), Some(run_at)) => {
+            format!(
+                "{place} waits for the model provider's spend limit and is tried again at {}{error}",
+                moment(run_at)
+            )
+        }
         (Some(Reason::ProviderUnavailable), None) => {
             format!("{place} waits for an executor to try it again{error}")
         }

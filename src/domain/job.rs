@@ -105,6 +105,8 @@ pub enum Reason {
     ModelUnpriced,
     /// Paused: the budget does not cover the next call.
     Budget,
+    /// Queued: parked until the provider takes money again.
+    SpendLimit,
 }
 
 impl Word for Reason {}

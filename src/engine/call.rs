@@ -8,6 +8,8 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
@@ -15,7 +17,7 @@ use super::step::{Ended, Steps, a_few_times};
 use crate::domain::id::CallId;
 use crate::domain::job::{Reason, StepResult};
 use crate::domain::money::Usd;
-use crate::model::{Call, ModelError, Partial, Reply, Then};
+use crate::model::{Call, ModelError, Partial, Pass, Reply, Retry, Then};
 use crate::store::StoreError;
 use crate::store::claim::Claimed;
 use crate::store::ledger::{CallEnd, CallOutcome, Settlement};
@@ -37,11 +39,18 @@ impl Steps {
     ) -> Result<(Ended, CallEnd), (StoreError, CallEnd)> {
         let (mut call, mut answer, mut cost) = (call, None::<Reply>, Some(Usd::ZERO));
         let mut call_id = CallId::first_of(job.lease.attempt_id);
+        let since = Instant::now();
+        let now =
+            || job.state.updated_at + TimeDelta::from_std(since.elapsed()).unwrap_or_default();
         loop {
             // Taken from here, or without a lease that is known to live: nothing leaves any more.
             if abort.is_cancelled() || !self.lease.is_alive() {
                 return Ok((Ended::Aborted, CallEnd::Unsent(call_id)));
             }
+            let pass = match self.model.enter(&call.model, now()) {
+                Ok(pass) => pass,
+                Err(error) => return Ok((Ended::Erred(error), CallEnd::Unsent(call_id))),
+            };
             if let Some(ended) = self.reserve(job, &call, call_id, abort).await? {
                 return Ok((ended, CallEnd::Unsent(call_id)));
             }
@@ -51,6 +60,8 @@ impl Steps {
                 () = abort.cancelled() => None,
                 never = self.note(job, call_id, &partial) => match never {},
             };
+            tell_gate(&pass, now(), asked.as_ref());
+            drop(pass);
             match asked {
                 None => {
                     let cut_short = self.cut_short(job, &call, &partial, None);
@@ -197,6 +208,21 @@ impl Steps {
     fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {
         let on = job.state.updated_at.date_naive();
         self.model.find_cost(&reply.model, &reply.usage, reply.tier, on)
+    }
+}
+
+/// Lets other calls to the model know how this one went.
+fn tell_gate(pass: &Pass, now: DateTime<Utc>, asked: Option<&Result<Reply, ModelError>>) {
+    match asked {
+        Some(Ok(_)) => pass.answered(),
+        Some(Err(ModelError { is_overload: true, retry, .. })) => {
+            let wait = match retry {
+                Retry::After(wait) => TimeDelta::from_std(*wait).ok(),
+                Retry::Backoff | Retry::Never => None,
+            };
+            pass.refused(now, wait);
+        }
+        Some(Err(_)) | None => {}
     }
 }
 

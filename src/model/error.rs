@@ -18,6 +18,9 @@ use crate::domain::money::Usage;
 
 const LONGEST_MESSAGE_CHARS: usize = 500;
 
+/// How long a job waits before it sees whether the provider takes money again.
+const SPEND_LIMIT_PAUSE: Duration = Duration::from_mins(30);
+
 /// A wait longer than this is nonsense, and times so far away could not even be stored.
 const LONGEST_WAIT: Duration = Duration::from_hours(366 * 24);
 
@@ -35,6 +38,8 @@ pub struct ModelError {
     pub request_id: Option<String>,
     /// What the provider will bill at least; `None` if it has not said.
     pub usage: Option<Usage>,
+    /// Whether it is too much for the provider, so that other calls to the model have to wait too.
+    pub is_overload: bool,
 }
 
 /// Retry says when another try can help.
@@ -112,6 +117,7 @@ impl ModelError {
             message = format!("{message}: {detail}");
         }
         let mut error = Self::new(reason, retry, &message);
+        error.is_overload = retry != Retry::Never && is_overload(status, kind);
         error.request_id =
             text_header(headers, "request-id").or_else(|| word("/request_id")).map(without_nul);
         error
@@ -119,13 +125,28 @@ impl ModelError {
 
     fn new(reason: Reason, retry: Retry, message: &str) -> Self {
         let message: String = without_nul(message).chars().take(LONGEST_MESSAGE_CHARS).collect();
-        Self { reason, retry, message: message.into(), request_id: None, usage: None }
+        Self {
+            reason,
+            retry,
+            message: message.into(),
+            request_id: None,
+            usage: None,
+            is_overload: false,
+        }
     }
 }
 
 /// The text of a header, if it has one.
 pub(super) fn text_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
+}
+
+/// By the status, and in the middle of an answer by the type.
+fn is_overload(status: Option<StatusCode>, kind: Option<&str>) -> bool {
+    match status.filter(|status| !status.is_success()) {
+        Some(status) => matches!(status.as_u16(), 429 | 529),
+        None => matches!(kind, Some("rate_limit_error" | "overloaded_error")),
+    }
 }
 
 fn classify(
@@ -136,8 +157,11 @@ fn classify(
 ) -> (Reason, Retry) {
     let is_out_of_money =
         matches!(code, Some("enforced_spend_limit_reached" | "contract_spend_limit_reached"));
+    if is_out_of_money {
+        // It passes when somebody raises the limit or the month is over, and says nothing of when that is.
+        return (Reason::SpendLimit, Retry::After(SPEND_LIMIT_PAUSE));
+    }
     let passes = match text_header(headers, "x-should-retry") {
-        _ if is_out_of_money => false,
         Some("true") => true,
         Some("false") => false,
         Some(_) | None => match status {
@@ -254,11 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn a_spend_limit_is_not_tried_again_and_a_ramp_limit_is() {
+    fn a_spend_limit_is_waited_out_and_a_ramp_limit_is_too() {
         for code in ["enforced_spend_limit_reached", "contract_spend_limit_reached"] {
             let error =
                 refused(429, &[("x-should-retry", "true")], &body("rate_limit_error", Some(code)));
-            assert_eq!((error.reason, error.retry), (Reason::ProviderRejected, Retry::Never));
+            assert_eq!(
+                (error.reason, error.retry),
+                (Reason::SpendLimit, Retry::After(SPEND_LIMIT_PAUSE))
+            );
         }
         let ramp = body("rate_limit_error", Some("ramp_limit_exceeded"));
         let error = refused(429, &[("retry-after", "90")], &ramp);

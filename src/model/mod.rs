@@ -25,6 +25,8 @@ mod error;
 
 mod prices;
 
+mod gate;
+
 #[cfg(test)]
 mod tests;
 
@@ -33,13 +35,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use reqwest::header::{HeaderValue, InvalidHeaderValue};
 use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use self::call::{Call, MAX_CONTINUATIONS, Role, Then, Turn, WebSearch};
 pub use self::error::{ModelError, Retry};
+use self::gate::Gates;
+pub use self::gate::Pass;
 pub use self::prices::{Prices, PricesError};
 pub use self::reply::{Partial, Reply, Seen};
 use crate::domain::money::{ServiceTier, Usage, Usd};
@@ -57,6 +61,8 @@ pub struct ModelSettings {
     pub web_search_tool: String,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// The most calls to one model at once; 0: any number.
+    pub concurrency: usize,
 }
 
 impl Default for ModelSettings {
@@ -67,6 +73,7 @@ impl Default for ModelSettings {
             version: "2026-10-21".to_owned(),
             web_search_tool: "web_search_20250305".to_owned(),
             connect_timeout: Duration::from_secs(5),
+            concurrency: 0,
         }
     }
 }
@@ -85,6 +92,7 @@ struct Inner {
     version: HeaderValue,
     web_search_tool: String,
     prices: Prices,
+    gates: Gates,
 }
 
 /// `ModelSetupError` says why the client could not be made from its settings.
@@ -134,6 +142,7 @@ impl Model {
             version: settings.version.parse().map_err(ModelSetupError::Version)?,
             web_search_tool: settings.web_search_tool,
             prices: Prices::default_list()?,
+            gates: Gates::new(settings.concurrency),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -141,6 +150,16 @@ impl Model {
     /// Whether there is a key to make calls with.
     pub fn is_configured(&self) -> bool {
         self.inner.api_key.is_some()
+    }
+
+    /// Lets a call to a model leave, or says when to come back: the provider has said that it is too much, or as many
+    /// are under way as may be.
+    pub fn enter(&self, model: &str, now: DateTime<Utc>) -> Result<Pass, ModelError> {
+        self.inner.gates.enter(model, now).map_err(|left| {
+            let message = format!("calls to {model} wait for the model provider to have room");
+            let after = left.to_std().unwrap_or_default();
+            ModelError { retry: Retry::After(after), ..ModelError::unavailable(&message) }
+        })
     }
 
     /// Whether the model has a price at all.

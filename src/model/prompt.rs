@@ -144,6 +144,7 @@ fn refused(message: &str) -> ModelError {
         message: message.into(),
         request_id: None,
         usage: None,
+        is_overload: false,
     }
 }
 

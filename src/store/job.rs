@@ -21,6 +21,8 @@ use crate::domain::spec::Spec;
 
 /// The characters of all outputs together that one answer may carry; three bytes each stay under 3 MiB.
 const OUTPUT_CHARS_MAX: i32 = 750_000;
+/// The most of an answer that is not whole, in characters: whoever looks wants to see that it moves.
+const PARTIAL_CHARS_MAX: i32 = 16_384;
 
 /// A job as it is now.
 #[derive(Clone, Debug)]
@@ -45,6 +47,8 @@ pub struct JobView {
     pub approval: Option<PendingApproval>,
     /// What people were told.
     pub notices: Vec<NoticeView>,
+    /// What there is of an answer to the current step that is not whole.
+    pub partial_output: Option<String>,
 }
 
 /// A step that is done.
@@ -177,6 +181,7 @@ struct Row {
     spent: Json<Vec<StepSpent>>,
     approval: Option<Json<Asked>>,
     notices: Json<Vec<NoticeView>>,
+    partial_output: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -243,7 +248,11 @@ async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row,
           (select coalesce(jsonb_agg(to_jsonb(n)), '[]') from (
              select o.recipient, o.kind, o.delivery, o.error, o.updated_at from longhaul.outbox o
              where o.shard = j.shard and o.job_id = j.job_id
-             order by o.sequence, o.recipient limit 500) n) as "notices!: Json<Vec<NoticeView>>"
+             order by o.sequence, o.recipient limit 500) n) as "notices!: Json<Vec<NoticeView>>",
+          (select left(m.partial_output, $5) from longhaul.model_call m
+           where m.shard = j.shard and m.job_id = j.job_id and m.step = j.current_step and m.revision = j.revision
+             and j.status <> 'completed' and m.partial_output is not null
+           order by m.started_at desc limit 1) as partial_output
         from longhaul.job j
         join longhaul.job_spec s using (shard, job_id)
         left join longhaul.executor e on e.executor_id = j.executor_id
@@ -252,6 +261,7 @@ async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row,
         key.job_id(),
         step,
         OUTPUT_CHARS_MAX,
+        PARTIAL_CHARS_MAX,
     )
     .fetch_optional(pool)
     .await?;
@@ -279,6 +289,7 @@ impl Row {
             decisions,
             approval: pending(key, &state, self.approval)?,
             notices: self.notices.0,
+            partial_output: self.partial_output,
             state,
         })
     }

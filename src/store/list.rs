@@ -158,6 +158,7 @@ impl Row {
             decisions: BTreeMap::new(),
             approval: None,
             notices: Vec::new(),
+            partial_output: None,
         }))
     }
 }

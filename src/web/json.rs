@@ -167,6 +167,7 @@ struct Step<'a> {
     decisions: Vec<Vote<'a>>,
     started_at: Option<Time>,
     finished_at: Option<Time>,
+    partial_output: &'a str,
 }
 
 impl<'a> Step<'a> {
@@ -194,6 +195,7 @@ impl<'a> Step<'a> {
             decisions: votes(view.step_decisions(step)),
             started_at: view.step_started_at(step).map(Time),
             finished_at: done.map(|done| Time(done.finished_at)),
+            partial_output: view.partial_output(step),
         }
     }
 }

@@ -58,14 +58,19 @@ async fn what_had_arrived_of_an_answer_is_in_the_ledger_after_kill_9() {
     server.client.submit(job("cut", [run("Write a long story.")])).await;
     let noted = "select length(partial_output) > 0 from longhaul.model_call where job_id = $1";
     rig.db.wait_until(noted, "cut").await;
+    let seen = server.client.job("cut").await.steps[0].partial_output.clone();
+    assert!(!seen.is_empty(), "whoever asks sees how far it is");
     server.kill9().await;
     let survivor = rig.serve().await;
     survivor.client.event("cut", EventKind::AttemptLost).await;
     let kept = "select outcome = 'lost' and length(partial_output) > 0
                 from longhaul.model_call where job_id = $1 order by started_at limit 1";
     rig.db.wait_until(kept, "cut").await;
+    let lost = survivor.client.job("cut").await;
+    assert!(!lost.steps[0].partial_output.is_empty(), "also of an attempt that was lost");
     rig.sandbox.mend().await;
-    survivor.client.settled_as("cut", JobStatus::Completed).await;
+    let done = survivor.client.settled_as("cut", JobStatus::Completed).await;
+    assert_eq!(done.steps[0].partial_output, "", "the answer has taken its place");
     let left = "select count(*) from longhaul.model_call
                 where outcome = 'answered' and partial_output is not null";
     assert_eq!(rig.db.number(left).await, 0, "an answer needs no draft of itself");

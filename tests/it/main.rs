@@ -53,6 +53,7 @@ mod crash;
 mod lease;
 
 mod presence;
+mod pressure;
 
 mod absence;
 

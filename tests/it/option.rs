@@ -90,6 +90,7 @@ async fn a_cut_answer_fails_its_step_unless_that_says_otherwise() {
     let failed = rig.settled_as("fails", JobStatus::Failed).await;
     assert_eq!((failed.reason.as_str(), failed.unpriced_calls), ("MODEL_TRUNCATED", 0));
     assert_eq!(failed.usage.unwrap().calls, 1);
+    assert!(!failed.steps[0].partial_output.is_empty());
     // It was paid for: the ledger has what there was of it.
     let kept = "select count(*) from longhaul.model_call
       where job_id = 'fails' and outcome = 'answered' and length(partial_output) > 0";

@@ -1,9 +1,9 @@
 //! Steps that go wrong: errors that pass park the job, errors for good end it, and the ledger knows each request.
 
-use longhaul::rpc::proto::{EventKind, JobSettings, JobStatus};
+use longhaul::rpc::proto::{EventKind, JobSettings, JobStatus, RunStep};
 use serde_json::json;
 
-use crate::harness::{PERSON, Rig, job, run, with};
+use crate::harness::{PERSON, Rig, job, run, run_step, with};
 
 fn outcomes(expected: &[(i32, &str)]) -> Vec<(i32, String)> {
     expected.iter().map(|(step, outcome)| (*step, (*outcome).to_owned())).collect()
@@ -24,7 +24,10 @@ async fn an_overloaded_provider_parks_the_job_and_the_slot_is_free_meanwhile() {
     let failure = parked.last_error.unwrap();
     assert!(failure.provider_request_id.starts_with("req_"), "{failure:?}");
 
-    rig.submit(job("free", [run("This one has the slot.")])).await;
+    // Of another model: those of the same one wait with it.
+    let model = "claude-haiku-5-5".to_owned();
+    let free = RunStep { prompt: "This one has the slot.".to_owned(), model, ..RunStep::default() };
+    rig.submit(job("free", [run_step(free)])).await;
     rig.settled_as("free", JobStatus::Completed).await;
     assert_eq!(rig.sandbox.requests("held").await.len(), 1);
 

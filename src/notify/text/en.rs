@@ -62,7 +62,8 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
             "The price of the AI model is not known, and the job has a budget."
         }
         Some(
-            Reason::Budget
+            Reason::SpendLimit
+            | Reason::Budget
             | Reason::Scheduled
             | Reason::Waiting
             | Reason::ProviderUnavailable
@@ -94,6 +95,7 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ModelStopped
             | Reason::StepPanicked
             | Reason::ModelUnpriced
+            | Reason::SpendLimit
             | Reason::Budget,
         )
         | None => "It was stopped by request.",

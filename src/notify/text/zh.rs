@@ -58,7 +58,8 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::StepPanicked) => "服务器在执行这一步时发生了故障。",
         Some(Reason::ModelUnpriced) => "任务设有预算，但不知道 AI 模型的价格。",
         Some(
-            Reason::Budget
+            Reason::SpendLimit
+            | Reason::Budget
             | Reason::Scheduled
             | Reason::Waiting
             | Reason::ProviderUnavailable
@@ -88,6 +89,7 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ModelStopped
             | Reason::StepPanicked
             | Reason::ModelUnpriced
+            | Reason::SpendLimit
             | Reason::Budget,
         )
         | None => "任务已应要求停止。",

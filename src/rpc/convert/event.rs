@@ -81,6 +81,7 @@ fn step_finished(event: &Event, finished: &FinishedStep, outline: &Outline) -> p
         decisions: Vec::new(),
         started_at: finished.started_at.map(timestamp),
         finished_at: Some(timestamp(event.occurred_at)),
+        partial_output: String::new(),
     }
 }
 

@@ -70,6 +70,7 @@ fn step_state(view: &JobView, number: i32, step: &StepSpec) -> proto::StepState 
         usage: (spent.calls > 0).then(|| usage(&spent.usage, spent.calls)),
         cost_usd: known_cost(&spent),
         decisions: view.step_decisions(number).iter().map(decision).collect(),
+        partial_output: view.partial_output(number).to_owned(),
         ..proto::StepState::default()
     };
     if let Some(done) = view.find_done(number) {

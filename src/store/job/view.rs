@@ -31,6 +31,7 @@ impl JobView {
             decisions: BTreeMap::new(),
             approval: None,
             notices: Vec::new(),
+            partial_output: None,
         }
     }
 
@@ -103,6 +104,12 @@ impl JobView {
         self.find_done(step).is_some_and(|done| {
             done.output_cut || (done.output.is_none() && self.is_run_step(step))
         })
+    }
+
+    /// What there is of an answer that is not whole, if the step is the one it was for.
+    pub fn partial_output(&self, step: i32) -> &str {
+        let is_its = step == self.state.current_step && self.find_done(step).is_none();
+        self.partial_output.as_deref().filter(|_| is_its).unwrap_or_default()
     }
 
     /// The output of the last run step that is done.

@@ -123,11 +123,12 @@ impl Talk {
     fn commits(&mut self, said: &[u8]) -> bool {
         let find = |what: &[u8]| said.windows(what.len()).position(|at| at == what);
         if let Some(at) = find(b"\0-- write_") {
-            // A message to prepare: the name of the statement, its end, the text.
-            let name = said[..at].iter().rev().take_while(|byte| byte.is_ascii_graphic());
-            let mut name: Vec<u8> = name.copied().collect();
-            name.reverse();
-            self.writing.push([b"\0", &name[..], b"\0"].concat());
+            // A message to prepare: its kind, its length in four bytes, the name of the statement, its end, the text.
+            let begins =
+                |start: usize| start >= 5 && said[start - 5] == b'P' && said[start - 4] == 0;
+            let Some(start) = (0..=at).rev().find(|start| begins(*start)) else { return false };
+            let name = &said[start..at];
+            self.writing.push([b"\0", name, b"\0"].concat());
             return false;
         }
         if find(b"COMMIT").is_some() {
