@@ -205,9 +205,10 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             base_url: self.url("LONGHAUL_MODEL_BASE_URL").unwrap_or(default.base_url),
             api_key: self.secret("LONGHAUL_MODEL_API_KEY"),
             version: self.text("LONGHAUL_MODEL_API_VERSION").unwrap_or(default.version),
-            web_search_tool: self
-                .text("LONGHAUL_MODEL_WEB_SEARCH_TOOL")
-                .unwrap_or(default.web_search_tool),
+            web_search_tool: self.text("LONGHAUL_MODEL_WEB_SEARCH_TOOL"),
+            list_period: Some(self.number("LONGHAUL_MODEL_LIST_SECONDS", 3600, 0, 86_400))
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs),
             connect_timeout: default.connect_timeout,
             concurrency: self.number("LONGHAUL_MODEL_CONCURRENCY", 0, 0, 10_000),
         }

@@ -56,6 +56,7 @@ impl Server {
         let lease = LeaseKeeper::new(store.clone(), settings.lease, &host_name());
         let executor =
             Executor::new(store.clone(), model.clone(), settings, lease.clone(), stop.clone());
+        let lister = model.clone();
         let engine = Engine::new(store.clone(), model, executor.clone(), config.engine.clone());
         let mut server = Self {
             grpc_addr,
@@ -71,6 +72,7 @@ impl Server {
         tracing::info!(grpc = %grpc_addr, http = %http_addr, "listening");
         store.open_when_it_answers().await.context("could not open the database")?;
         server.run_loops(lease, executor, &config).await?;
+        server.spawn("list of models", |stop| async move { lister.keep_catalog(stop).await });
         Ok(server)
     }
 

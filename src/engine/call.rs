@@ -43,17 +43,10 @@ impl Steps {
         let now =
             || job.state.updated_at + TimeDelta::from_std(since.elapsed()).unwrap_or_default();
         loop {
-            // Taken from here, or without a lease that is known to live: nothing leaves any more.
-            if abort.is_cancelled() || !self.lease.is_alive() {
-                return Ok((Ended::Aborted, CallEnd::Unsent(call_id)));
-            }
-            let pass = match self.model.enter(&call.model, now()) {
+            let pass = match self.let_out(job, &call, call_id, now(), abort).await? {
                 Ok(pass) => pass,
-                Err(error) => return Ok((Ended::Erred(error), CallEnd::Unsent(call_id))),
+                Err(ended) => return Ok((*ended, CallEnd::Unsent(call_id))),
             };
-            if let Some(ended) = self.reserve(job, &call, call_id, abort).await? {
-                return Ok((ended, CallEnd::Unsent(call_id)));
-            }
             let partial = Partial::default();
             let asked = tokio::select! {
                 asked = self.model.ask(&call, &partial) => Some(asked),
@@ -101,6 +94,27 @@ impl Steps {
                 }
             }
         }
+    }
+
+    /// Lets a call leave, or says how the attempt ends without it.
+    async fn let_out(
+        &self,
+        job: &Claimed,
+        call: &Call,
+        call_id: CallId,
+        now: DateTime<Utc>,
+        abort: &CancellationToken,
+    ) -> Result<Result<Pass, Box<Ended>>, (StoreError, CallEnd)> {
+        // Taken from here, or without a lease that is known to live: nothing leaves any more.
+        if abort.is_cancelled() || !self.lease.is_alive() {
+            return Ok(Err(Box::new(Ended::Aborted)));
+        }
+        let pass = match self.model.enter(&call.model, now) {
+            Ok(pass) => pass,
+            Err(error) => return Ok(Err(Box::new(Ended::Erred(error)))),
+        };
+        let ended = self.reserve(job, call, call_id, abort).await?;
+        Ok(ended.map_or(Ok(pass), |ended| Err(Box::new(ended))))
     }
 
     /// Sets aside the most that the call can cost, where the job has a budget; answers why it may not leave.

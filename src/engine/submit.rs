@@ -36,7 +36,7 @@ impl Engine {
         let defaults =
             Defaults { context: caller.default_context(), ..self.settings.defaults.clone() };
         let spec = Arc::new(freeze(submission, &defaults).map_err(EngineError::Invalid)?);
-        self.check_prices(&spec)?;
+        self.check_models(&spec).await?;
         let job_id = submission.job_id.clone().unwrap_or_else(new_job_id);
         let key = JobKey::new(&job_id);
         let warnings = self.warnings(&spec);
@@ -61,16 +61,18 @@ impl Engine {
         Ok(Submitted { job, created, warnings })
     }
 
-    /// What cannot be priced cannot be held to a budget.
-    fn check_prices(&self, spec: &Spec) -> Result<(), EngineError> {
+    /// What a model is known not to take is refused, and one without a price where the job has a budget.
+    async fn check_models(&self, spec: &Spec) -> Result<(), EngineError> {
         let mut faults = Faults::default();
         for (at, step) in spec.steps.iter().enumerate() {
-            if let Work::Run(run) = &step.work
-                && spec.budget_usd.is_some()
-                && !self.model.has_price(&run.model)
-            {
+            let Work::Run(run) = &step.work else { continue };
+            for (field, message) in self.model.check(run).await {
+                faults.add(format!("steps[{at}].run.{field}"), message);
+            }
+            if spec.budget_usd.is_some() && !self.model.has_price(&run.model) {
+                let model = &run.model;
                 let message =
-                    format!("is {}, which has no known price, and the job has a budget", run.model);
+                    format!("is {model}, which has no known price, and the job has a budget");
                 faults.add(format!("steps[{at}].run.model"), message);
             }
         }

@@ -125,7 +125,7 @@ impl Model {
     /// If the process dies in the middle, the provider may still bill the request.
     pub async fn ask(&self, call: &Call, partial: &Partial) -> Result<Reply, ModelError> {
         let key = self.inner.api_key.as_ref().ok_or_else(ModelError::unconfigured)?;
-        let body = Body::new(call, &self.inner.web_search_tool);
+        let body = Body::new(call, self.web_search_tool(&call.model));
         let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
         let request = self
             .inner
@@ -165,7 +165,7 @@ struct Counted {
 impl Model {
     /// How many tokens the prompt of a call has, or at the most.
     pub(super) async fn count_tokens(&self, call: &Call) -> i64 {
-        let body = Body::new(call, &self.inner.web_search_tool).to_be_counted();
+        let body = Body::new(call, self.web_search_tool(&call.model)).to_be_counted();
         let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
         let most = i64::try_from(body.len()).unwrap_or(i64::MAX);
         let Some(key) = self.inner.api_key.as_ref() else { return most };

@@ -27,6 +27,8 @@ mod prices;
 
 mod gate;
 
+mod catalog;
+
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +43,7 @@ use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use self::call::{Call, MAX_CONTINUATIONS, Role, Then, Turn, WebSearch};
+use self::catalog::Catalog;
 pub use self::error::{ModelError, Retry};
 use self::gate::Gates;
 pub use self::gate::Pass;
@@ -57,8 +60,10 @@ pub struct ModelSettings {
     pub api_key: Option<SecretString>,
     /// The version of the API.
     pub version: String,
-    /// The version of the web search tool.
-    pub web_search_tool: String,
+    /// The version of the web search tool; none: the newest that each model takes.
+    pub web_search_tool: Option<String>,
+    /// How often the list of models is asked for; none: never.
+    pub list_period: Option<Duration>,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// The most calls to one model at once; 0: any number.
@@ -71,7 +76,8 @@ impl Default for ModelSettings {
             base_url: "https://api.anthropic.com".to_owned(),
             api_key: None,
             version: "2026-10-21".to_owned(),
-            web_search_tool: "web_search_20250305".to_owned(),
+            web_search_tool: None,
+            list_period: Some(Duration::from_hours(1)),
             connect_timeout: Duration::from_secs(5),
             concurrency: 0,
         }
@@ -88,9 +94,12 @@ struct Inner {
     client: reqwest::Client,
     url: reqwest::Url,
     count_url: reqwest::Url,
+    models_url: reqwest::Url,
     api_key: Option<HeaderValue>,
     version: HeaderValue,
-    web_search_tool: String,
+    web_search_tool: Option<String>,
+    list_period: Option<Duration>,
+    catalog: Catalog,
     prices: Prices,
     gates: Gates,
 }
@@ -123,6 +132,8 @@ impl Model {
         let url = messages_url(&settings.base_url).ok_or(ModelSetupError::BaseUrl)?;
         let mut count_url = url.clone();
         count_url.set_path(&format!("{}/count_tokens", url.path()));
+        let mut models_url = url.clone();
+        models_url.set_path(&url.path().replace("/v1/messages", "/v1/models"));
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)
@@ -138,9 +149,12 @@ impl Model {
             client: builder.build().map_err(ModelSetupError::Client)?,
             url,
             count_url,
+            models_url,
             api_key: api_key_header(settings.api_key.as_ref())?,
             version: settings.version.parse().map_err(ModelSetupError::Version)?,
             web_search_tool: settings.web_search_tool,
+            list_period: settings.list_period,
+            catalog: Catalog::default(),
             prices: Prices::default_list()?,
             gates: Gates::new(settings.concurrency),
         };

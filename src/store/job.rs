@@ -22,7 +22,7 @@ use crate::domain::spec::Spec;
 /// The characters of all outputs together that one answer may carry; three bytes each stay under 3 MiB.
 const OUTPUT_CHARS_MAX: i32 = 750_000;
 /// The most of an answer that is not whole, in characters: whoever looks wants to see that it moves.
-const PARTIAL_CHARS_MAX: i32 = 16_384;
+const PARTIAL_CHARS_MAX: i32 = 16_000;
 
 /// A job as it is now.
 #[derive(Clone, Debug)]

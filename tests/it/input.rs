@@ -71,69 +71,8 @@ fn bad_ids_and_steps() -> Vec<(SubmitJobRequest, &'static str)> {
     ]
 }
 
-fn bad_fields() -> Vec<(SubmitJobRequest, &'static str)> {
-    let long = || "x".repeat(64 << 10) + "x";
-    let search = |search: WebSearch| asks(|run| run.web_search = Some(search));
-    let domains = || vec!["example.com".to_owned()];
-    let both = WebSearch {
-        allowed_domains: domains(),
-        blocked_domains: domains(),
-        ..WebSearch::default()
-    };
-    let nowhere = UserLocation { country: "Portugal".to_owned(), ..UserLocation::default() };
-    let policy = ApprovalStep { on_timeout: 99, ..ApprovalStep::default() };
-    let timeout = ApprovalStep { timeout_seconds: -5, ..ApprovalStep::default() };
-    let month = ApprovalStep { timeout_seconds: 31 * 86_400, ..ApprovalStep::default() };
+fn bad_settings() -> Vec<(SubmitJobRequest, &'static str)> {
     vec![
-        (job("bad", [asks(|run| run.context = 99)]), "steps[0].run.context"),
-        (job("bad", [asks(|run| run.max_tokens = -1)]), "steps[0].run.max_tokens"),
-        (job("bad", [asks(|run| run.max_tokens = 128_001)]), "steps[0].run.max_tokens"),
-        (job("bad", [asks(|run| run.timeout_seconds = -1)]), "steps[0].run.timeout_seconds"),
-        (
-            job("bad", [asks(|run| run.idle_timeout_seconds = 3601)]),
-            "steps[0].run.idle_timeout_seconds",
-        ),
-        (job("bad", [asks(|run| run.effort = 99)]), "steps[0].run.effort"),
-        (job("bad", [asks(|run| run.on_truncated = -1)]), "steps[0].run.on_truncated"),
-        (
-            job("bad", [asks(|run| run.output_schema_json.push('['))]),
-            "steps[0].run.output_schema_json",
-        ),
-        (
-            job("bad", [asks(|run| run.extra_json.push_str("{\"model\":\"x\"}"))]),
-            "steps[0].run.extra_json",
-        ),
-        (
-            job("bad", [asks(|run| run.stop_sequences = vec![String::new()])]),
-            "steps[0].run.stop_sequences[0]",
-        ),
-        (
-            job("bad", [asks(|run| run.stop_sequences = vec!["x".to_owned(); 17])]),
-            "steps[0].run.stop_sequences",
-        ),
-        (
-            job(
-                "bad",
-                [search(WebSearch { user_location: Some(nowhere), ..WebSearch::default() })],
-            ),
-            "steps[0].run.web_search.user_location.country",
-        ),
-        (job("bad", [asks(|run| run.model.push_str("a b"))]), "steps[0].run.model"),
-        (job("bad", [asks(|run| run.system.push('\0'))]), "steps[0].run.system"),
-        (job("bad", [search(both)]), "steps[0].run.web_search.blocked_domains"),
-        (
-            job("bad", [search(WebSearch { max_uses: 101, ..WebSearch::default() })]),
-            "steps[0].run.web_search.max_uses",
-        ),
-        (job("bad", [approval(&long())]), "steps[0].approval.note"),
-        (job("bad", [people(&["15550100"], 0)]), "steps[0].approval.approvers[0]"),
-        (job("bad", [people(&["+0155501000"], 0)]), "steps[0].approval.approvers[0]"),
-        (job("bad", [people(&["+15550100", "+15550100"], 0)]), "steps[0].approval.approvers[1]"),
-        (job("bad", [people(&["+15550100"], 2)]), "steps[0].approval.quorum"),
-        (job("bad", [people(&["+15550100"], -1)]), "steps[0].approval.quorum"),
-        (job("bad", [approval_step(timeout)]), "steps[0].approval.timeout_seconds"),
-        (job("bad", [approval_step(month)]), "steps[0].approval.timeout_seconds"),
-        (job("bad", [approval_step(policy)]), "steps[0].approval.on_timeout"),
         (settings(|all| all.notify = vec!["nobody".to_owned()]), "settings.notify[0]"),
         (settings(|all| all.max_attempts = Some(-1)), "settings.max_attempts"),
         (settings(|all| all.retry_window_seconds = Some(-1)), "settings.retry_window_seconds"),
@@ -161,6 +100,78 @@ fn bad_fields() -> Vec<(SubmitJobRequest, &'static str)> {
     ]
 }
 
+fn bad_options() -> Vec<(SubmitJobRequest, &'static str)> {
+    let search = |search: WebSearch| asks(|run| run.web_search = Some(search));
+    let nowhere = UserLocation { country: "Portugal".to_owned(), ..UserLocation::default() };
+    vec![
+        (job("bad", [asks(|run| run.effort = 99)]), "steps[0].run.effort"),
+        (job("bad", [asks(|run| run.on_truncated = -1)]), "steps[0].run.on_truncated"),
+        (
+            job("bad", [asks(|run| run.output_schema_json.push('['))]),
+            "steps[0].run.output_schema_json",
+        ),
+        (
+            job("bad", [asks(|run| run.extra_json.push_str("{\"model\":\"x\"}"))]),
+            "steps[0].run.extra_json",
+        ),
+        (
+            job("bad", [asks(|run| run.stop_sequences = vec![String::new()])]),
+            "steps[0].run.stop_sequences[0]",
+        ),
+        (
+            job("bad", [asks(|run| run.stop_sequences = vec!["x".to_owned(); 17])]),
+            "steps[0].run.stop_sequences",
+        ),
+        (
+            job(
+                "bad",
+                [search(WebSearch { user_location: Some(nowhere), ..WebSearch::default() })],
+            ),
+            "steps[0].run.web_search.user_location.country",
+        ),
+    ]
+}
+
+fn bad_fields() -> Vec<(SubmitJobRequest, &'static str)> {
+    let long = || "x".repeat(64 << 10) + "x";
+    let search = |search: WebSearch| asks(|run| run.web_search = Some(search));
+    let domains = || vec!["example.com".to_owned()];
+    let both = WebSearch {
+        allowed_domains: domains(),
+        blocked_domains: domains(),
+        ..WebSearch::default()
+    };
+    let policy = ApprovalStep { on_timeout: 99, ..ApprovalStep::default() };
+    let timeout = ApprovalStep { timeout_seconds: -5, ..ApprovalStep::default() };
+    let month = ApprovalStep { timeout_seconds: 31 * 86_400, ..ApprovalStep::default() };
+    vec![
+        (job("bad", [asks(|run| run.context = 99)]), "steps[0].run.context"),
+        (job("bad", [asks(|run| run.max_tokens = -1)]), "steps[0].run.max_tokens"),
+        (job("bad", [asks(|run| run.max_tokens = 128_001)]), "steps[0].run.max_tokens"),
+        (job("bad", [asks(|run| run.timeout_seconds = -1)]), "steps[0].run.timeout_seconds"),
+        (
+            job("bad", [asks(|run| run.idle_timeout_seconds = 3601)]),
+            "steps[0].run.idle_timeout_seconds",
+        ),
+        (job("bad", [asks(|run| run.model.push_str("a b"))]), "steps[0].run.model"),
+        (job("bad", [asks(|run| run.system.push('\0'))]), "steps[0].run.system"),
+        (job("bad", [search(both)]), "steps[0].run.web_search.blocked_domains"),
+        (
+            job("bad", [search(WebSearch { max_uses: 101, ..WebSearch::default() })]),
+            "steps[0].run.web_search.max_uses",
+        ),
+        (job("bad", [approval(&long())]), "steps[0].approval.note"),
+        (job("bad", [people(&["15550100"], 0)]), "steps[0].approval.approvers[0]"),
+        (job("bad", [people(&["+0155501000"], 0)]), "steps[0].approval.approvers[0]"),
+        (job("bad", [people(&["+15550100", "+15550100"], 0)]), "steps[0].approval.approvers[1]"),
+        (job("bad", [people(&["+15550100"], 2)]), "steps[0].approval.quorum"),
+        (job("bad", [people(&["+15550100"], -1)]), "steps[0].approval.quorum"),
+        (job("bad", [approval_step(timeout)]), "steps[0].approval.timeout_seconds"),
+        (job("bad", [approval_step(month)]), "steps[0].approval.timeout_seconds"),
+        (job("bad", [approval_step(policy)]), "steps[0].approval.on_timeout"),
+    ]
+}
+
 async fn assert_unharmed(rig: &Rig) {
     assert_eq!(rig.db.job_count().await, 0);
     rig.submit(job("good", [run("Write a line.")])).await;
@@ -172,7 +183,12 @@ async fn assert_unharmed(rig: &Rig) {
 #[tokio::test(flavor = "multi_thread")]
 async fn over_grpc_each_fault_is_named_and_nothing_is_stored() {
     let rig = Rig::start().await;
-    for (request, field) in bad_ids_and_steps().into_iter().chain(bad_fields()) {
+    for (request, field) in bad_ids_and_steps()
+        .into_iter()
+        .chain(bad_options())
+        .chain(bad_settings())
+        .chain(bad_fields())
+    {
         let answer = rig.try_submit(request).await;
         assert!(answer.is_err(), "{field} was accepted");
         let told = Told::by(answer);

@@ -72,6 +72,7 @@ mod input;
 mod command;
 
 mod budget;
+mod catalog;
 mod check;
 
 mod grpcurl;

@@ -18,7 +18,8 @@ async fn what_becomes_of_a_cut_answer_is_the_steps_to_say() {
     ] {
         let server = serve(move || streamed(Body::from(whole(stop_reason)))).await;
         let call = Call { on_truncated: policy, ..call() };
-        let reply = model(server.address).ask(&call, &Partial::default()).await.unwrap();
+        let reply =
+            model(server.address).ask(&call, &Partial::default()).await.expect("it is answered");
         assert_eq!((reply.text.as_str(), reply.stop_reason.as_str()), ("Hello", stop_reason));
         let found = match call.then(&reply, &reply) {
             Then::Done => None,
@@ -36,10 +37,14 @@ async fn a_cut_answer_goes_on_by_a_new_turn_of_the_user() {
     let mut call = Call { on_truncated: TruncationPolicy::Continue, ..call() };
     let mut answer = None::<Reply>;
     for continuation in 0..=MAX_CONTINUATIONS {
-        let reply = model.ask(&call, &Partial::default()).await.unwrap();
+        let reply = model.ask(&call, &Partial::default()).await.expect("it is answered");
         let sent = server.received.recv().await.expect("a request").body["messages"].clone();
-        let texts: Vec<&str> =
-            sent.as_array().unwrap().iter().map(|turn| turn["content"].as_str().unwrap()).collect();
+        let texts: Vec<&str> = sent
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|turn| turn["content"].as_str().expect("a text"))
+            .collect();
         if continuation == 0 {
             assert_eq!(texts, ["Hi"]);
         } else {
@@ -66,7 +71,8 @@ async fn a_cut_answer_goes_on_by_a_new_turn_of_the_user() {
 #[tokio::test]
 async fn every_option_is_sent_in_the_providers_words() {
     let mut server = serve(|| streamed(Body::from(whole("end_turn")))).await;
-    let raw = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+    let raw =
+        |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).expect("it is JSON");
     let location = UserLocation { country: "PT".to_owned(), ..UserLocation::default() };
     let call = Call {
         effort: Some(Effort::Xhigh),
@@ -82,7 +88,7 @@ async fn every_option_is_sent_in_the_providers_words() {
         }),
         ..call()
     };
-    model(server.address).ask(&call, &Partial::default()).await.unwrap();
+    model(server.address).ask(&call, &Partial::default()).await.expect("it is answered");
     let request = server.received.recv().await.expect("a request");
     let body = &request.body;
     assert_eq!(body["output_config"]["effort"], "xhigh");
@@ -93,7 +99,7 @@ async fn every_option_is_sent_in_the_providers_words() {
     assert_eq!(body["tools"][0]["user_location"], json!({"type": "approximate", "country": "PT"}));
     let own = raw(r#"{"type":"ephemeral","ttl":"1h"}"#);
     let call = Call { extra: vec![("cache_control".to_owned(), own)], ..call };
-    model(server.address).ask(&call, &Partial::default()).await.unwrap();
+    model(server.address).ask(&call, &Partial::default()).await.expect("it is answered");
     let body = server.received.recv().await.expect("a request").body;
     assert_eq!(body["cache_control"]["ttl"], "1h", "whoever says it knows better");
 }

@@ -78,6 +78,8 @@ impl Rig {
             ("LONGHAUL_DATABASE_CONNECTIONS", "10"),
             ("LONGHAUL_MODEL_BASE_URL", &sandbox.url),
             ("LONGHAUL_MODEL_API_KEY", "sandbox"),
+            // When a list comes depends on the machine.
+            ("LONGHAUL_MODEL_LIST_SECONDS", "0"),
             ("LONGHAUL_WHATSAPP_BASE_URL", &sandbox.url),
             ("LONGHAUL_WHATSAPP_TOKEN", "sandbox"),
             ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1"),
