@@ -133,6 +133,16 @@ pub fn findings(topic: &Topic) -> [Finding; 2] {
     }
 }
 
+/// What is thought before an answer.
+pub fn thought(topic: &Topic) -> String {
+    let matter = &topic.matter;
+    if topic.is_chinese {
+        format!("用户想了解“{matter}”。先想清楚最要紧的一点，再写得简短。")
+    } else {
+        format!("They want to know about {matter}. First what matters most, then keep it short.")
+    }
+}
+
 /// A JSON value that fits a schema, about the topic.
 pub fn instance(schema: &Value, topic: &Topic, depth: usize) -> Value {
     if let Some(value) = schema.get("const") {
