@@ -2,6 +2,10 @@
 //! Each test has a sandbox of its own; nothing sleeps, what must be waited for is looked for in a
 //! journal.
 
+mod batch;
+
+mod failure;
+
 use std::io;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
