@@ -9,7 +9,7 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{refusal::Refusal, reply::value_tokens, request::Asked};
@@ -75,12 +75,12 @@ impl Ttl {
 impl Cache {
     /// Reads and writes what a question marks; a prefix under `min_tokens` is not worth it.
     pub fn touch(&self, asked: &Asked, now: DateTime<Utc>, min_tokens: u64) -> CacheUse {
-        let blocks = blocks(asked);
-        let marks: Vec<usize> = (0..blocks.len()).filter(|&n| blocks[n].mark.is_some()).collect();
         let mut used = CacheUse::default();
-        if marks.is_empty() {
+        if !holders(&asked.body).any(|(_, holder)| is_marked(holder)) {
             return used;
         }
+        let blocks = blocks(asked);
+        let marks: Vec<usize> = (0..blocks.len()).filter(|&n| blocks[n].mark.is_some()).collect();
         let mut kept = self.lock();
         let fresh =
             |n: &usize| kept.get(&blocks[*n].key).is_some_and(|prefix| prefix.fresh_until > now);
@@ -120,32 +120,16 @@ impl Cache {
 
 /// Checks every mark of a question: its form, how many there are, and that the long-lived come
 /// first.
-pub fn check(fields: &Map<String, Value>) -> Result<(), Refusal> {
+pub fn check(body: &Value) -> Result<(), Refusal> {
     let mut marks = Vec::new();
-    let at = |path: &str| if path.is_empty() { String::new() } else { format!("{path}.") };
-    let mut note = |path: String, holder: &Value| match &holder["cache_control"] {
-        Value::Null => Ok(()),
-        mark => ttl(mark, &format!("{}cache_control", at(&path))).map(|ttl| marks.push(ttl)),
-    };
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
-    for (n, tool) in list(fields.get("tools")).iter().enumerate() {
-        note(format!("tools.{n}"), tool)?;
-    }
-    for (n, block) in list(fields.get("system")).iter().enumerate() {
-        note(format!("system.{n}"), block)?;
-    }
-    for (n, message) in list(fields.get("messages")).iter().enumerate() {
-        for (m, block) in list(message.get("content")).iter().enumerate() {
-            let path = format!("messages.{n}.content.{m}");
-            if block["type"] == "thinking" && !block["cache_control"].is_null() {
-                let message = format!("{path}.cache_control: Extra inputs are not permitted");
-                return Err(Refusal::invalid(message));
-            }
-            note(path, block)?;
+    for (place, holder) in holders(body).filter(|(_, holder)| is_marked(holder)) {
+        let path = place.path();
+        if holder["type"] == "thinking" {
+            let message = format!("{path}cache_control: Extra inputs are not permitted");
+            return Err(Refusal::invalid(message));
         }
+        marks.push(ttl(&holder["cache_control"], &format!("{path}cache_control"))?);
     }
-    let own = json!({"cache_control": fields.get("cache_control")});
-    note(String::new(), &own)?;
     if marks.len() > MARKS_MAX {
         return Err(Refusal::invalid(format!(
             "A maximum of {MARKS_MAX} blocks with cache_control may be provided. Found {}.",
@@ -159,6 +143,45 @@ pub fn check(fields: &Map<String, Value>) -> Result<(), Refusal> {
         return Err(Refusal::invalid(message));
     }
     Ok(())
+}
+
+/// Where a mark can stand.
+#[derive(Clone, Copy)]
+enum Place {
+    Tool(usize),
+    System(usize),
+    Content(usize, usize),
+    Whole,
+}
+
+impl Place {
+    /// How errors call it, up to the name of the field.
+    fn path(self) -> String {
+        match self {
+            Self::Tool(n) => format!("tools.{n}."),
+            Self::System(n) => format!("system.{n}."),
+            Self::Content(n, m) => format!("messages.{n}.content.{m}."),
+            Self::Whole => String::new(),
+        }
+    }
+}
+
+/// Everything that can be marked, in the order in which the model reads it.
+fn holders(body: &Value) -> impl Iterator<Item = (Place, &Value)> {
+    let tools = list(&body["tools"]).map(|(n, tool)| (Place::Tool(n), tool));
+    let system = list(&body["system"]).map(|(n, block)| (Place::System(n), block));
+    let content = list(&body["messages"]).flat_map(move |(n, message)| {
+        list(&message["content"]).map(move |(m, block)| (Place::Content(n, m), block))
+    });
+    tools.chain(system).chain(content).chain([(Place::Whole, body)])
+}
+
+fn list(value: &Value) -> impl Iterator<Item = (usize, &Value)> {
+    value.as_array().map_or(&[][..], Vec::as_slice).iter().enumerate()
+}
+
+fn is_marked(holder: &Value) -> bool {
+    !holder["cache_control"].is_null()
 }
 
 fn ttl(mark: &Value, path: &str) -> Result<Ttl, Refusal> {
@@ -312,10 +335,7 @@ mod tests {
             json!({"system": blocks.collect::<Vec<_>>(), "cache_control": mark("5m")})
         };
         let refused = |body: Value| {
-            check(body.as_object().unwrap()).unwrap_err().body("")["error"]["message"]
-                .as_str()
-                .unwrap()
-                .to_owned()
+            check(&body).unwrap_err().body("")["error"]["message"].as_str().unwrap().to_owned()
         };
         assert!(
             refused(system(&[mark("5m"), mark("5m"), mark("5m"), mark("5m")])).contains("Found 5")
@@ -323,6 +343,6 @@ mod tests {
         assert!(refused(system(&[mark("5m"), mark("1h")])).contains("must not come after"));
         assert!(refused(system(&[mark("2h")])).starts_with("system.0.cache_control.ttl"));
         assert!(refused(json!({"cache_control": {"type": "x"}})).starts_with("cache_control.type"));
-        check(system(&[mark("1h"), mark("1h"), mark("5m")]).as_object().unwrap()).unwrap();
+        check(&system(&[mark("1h"), mark("1h"), mark("5m")])).unwrap();
     }
 }

@@ -126,7 +126,7 @@ pub fn check_question(
     let max_tokens = if counted { u64::MAX } else { check_max_tokens(fields)? };
     required(fields, "messages")?;
     super::turn::check_turns(fields, version)?;
-    super::cache::check(fields)?;
+    super::cache::check(&body)?;
     let model = find_model(name).ok_or_else(|| Refusal::not_found(format!("model: {name}")))?;
     if !counted && max_tokens > model.max_tokens {
         return Err(Refusal::invalid(format!(

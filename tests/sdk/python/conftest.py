@@ -14,7 +14,7 @@ import anthropic
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = Path(os.environ.get("LONGHAUL", ROOT / "target" / "debug" / "longhaul"))
+PROGRAM = Path(os.environ.get("SANDBOX_PROGRAM", ROOT / "target" / "debug" / "longhaul"))
 MODEL = "claude-haiku-5-5"
 QUESTION = "Name three risks of a Friday deployment."
 

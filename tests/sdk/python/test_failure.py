@@ -38,13 +38,29 @@ def test_a_status_is_raised_as_its_own_class(sandbox, client, status, error_clas
     assert (entry["request_id"], entry["status"]) == (error.request_id, status)
 
 
-@pytest.mark.parametrize("code", ["enforced_spend_limit_reached", "contract_spend_limit_reached"])
-def test_a_spend_limit_is_told_by_its_code(sandbox, client, code):
+@pytest.mark.parametrize(
+    ("code", "error_class"),
+    [
+        ("enforced_spend_limit_reached", anthropic.EnforcedSpendLimitReachedError),
+        ("contract_spend_limit_reached", anthropic.ContractSpendLimitReachedError),
+        ("ramp_limit_exceeded", anthropic.RampLimitExceededError),
+    ],
+)
+def test_the_kind_of_limit_is_told_by_its_code(sandbox, client, code, error_class):
     sandbox.break_model({"status": 429, "error_code": code})
     with pytest.raises(anthropic.RateLimitError) as raised:
         client.messages.create(**question())
-    assert raised.value.error_code == code
+    assert type(raised.value) is error_class
+    assert raised.value.error_code == raised.value.details.error_code == code
     assert "retry-after" not in raised.value.response.headers
+
+
+def test_the_own_spend_limit_is_told_by_its_message(sandbox, client):
+    message = "You have reached your specified API usage limits."
+    sandbox.break_model({"status": 400, "error_message": message})
+    with pytest.raises(anthropic.BadRequestError) as raised:
+        client.messages.create(**question())
+    assert raised.value.api_message == message
 
 
 def test_what_is_wrong_in_itself_is_refused(client):
@@ -63,8 +79,7 @@ def test_what_is_wrong_in_itself_is_refused(client):
     "wait",
     [
         {"retry_after_ms": 1},
-        {"retry_after_seconds": 0, "retry_after_ms": 1},
-        {"retry_after_date_seconds": 1},
+        {"retry_after_seconds": 60, "retry_after_ms": 1},
     ],
 )
 def test_what_passes_is_tried_again(sandbox, client, wait):
@@ -75,6 +90,16 @@ def test_what_passes_is_tried_again(sandbox, client, wait):
     assert [entry["status"] for entry in entries] == [529, 529, 200]
     counts = [entry["headers"]["x-stainless-retry-count"] for entry in entries]
     assert counts == ["0", "1", "2"]
+
+
+def test_a_date_to_come_back_at_is_waited_for(sandbox, client):
+    sandbox.break_model({"status": 429, "times": 1, "retry_after_date_seconds": 1})
+    raw = client.messages.with_raw_response.create
+    with pytest.raises(anthropic.RateLimitError) as raised:
+        raw(**question())
+    assert raised.value.response.headers["retry-after"].endswith("GMT")
+    sandbox.break_model({"status": 429, "times": 1, "retry_after_date_seconds": 1})
+    assert client.with_options(max_retries=1).messages.create(**question()).content
 
 
 def test_the_provider_decides_whether_to_try_again(sandbox, client):
