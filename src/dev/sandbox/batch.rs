@@ -6,6 +6,9 @@
 
 mod shelf;
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::HashSet, sync::Arc};
 
 use axum::{
@@ -281,39 +284,4 @@ fn result(sandbox: &Sandbox, headers: &HeaderMap, version: &str, request: &Value
     }
     let message = message::answer(sandbox, &asked, fault.stop_reason.as_deref(), "batch");
     json!({"type": "succeeded", "message": message})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(body: &Value) -> String {
-        let refusal = check_batch(body).unwrap_err();
-        assert_eq!(refusal.status(), 400);
-        refusal.body("")["error"]["message"].as_str().unwrap().to_owned()
-    }
-
-    #[test]
-    fn a_batch_has_requests_with_ids_of_their_own_and_nothing_else() {
-        let request = |id: &str| json!({"custom_id": id, "params": {}});
-        check_batch(&json!({"requests": [request("a_-1"), request("b")]})).unwrap();
-        for (body, message) in [
-            (json!([]), "The request body is not valid JSON"),
-            (json!({}), "requests: Field required"),
-            (json!({"requests": []}), "requests: List should have 1 to"),
-            (json!({"requests": [request("a")], "name": "x"}), "name: Extra inputs"),
-            (
-                json!({"requests": [request("a"), request("a")]}),
-                "requests.1.custom_id: \"a\" is not",
-            ),
-            (json!({"requests": [request("a b")]}), "requests.0.custom_id: String should match"),
-            (json!({"requests": [request("")]}), "requests.0.custom_id: String should match"),
-            (json!({"requests": [request(&"a".repeat(65))]}), "requests.0.custom_id: String"),
-            (json!({"requests": [{"params": {}}]}), "requests.0.custom_id: Field required"),
-            (json!({"requests": [{"custom_id": "a"}]}), "requests.0.params: Field required"),
-        ] {
-            let found = refused(&body);
-            assert!(found.starts_with(message), "{found}");
-        }
-    }
 }

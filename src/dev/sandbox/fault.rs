@@ -7,6 +7,9 @@ mod rate;
 
 mod model;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::{
@@ -264,64 +267,4 @@ pub async fn replace(State(sandbox): State<Arc<Sandbox>>, body: String) -> Respo
 pub async fn clear(State(sandbox): State<Arc<Sandbox>>) -> Json<Value> {
     sandbox.faults.clear();
     Json(sandbox.faults.show())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fault_strikes_as_often_as_it_says_and_then_the_next_one_does() {
-        let faults = Faults::default();
-        let script =
-            json!({"model": [{"status": 529, "times": 1, "matching": "x"}, {"hold": true}]});
-        faults.replace(script).unwrap();
-        let strike = |text| faults.strike_model(Door::Message, text, DateTime::UNIX_EPOCH).fault;
-        assert!(strike("no").hold);
-        assert_eq!(strike("axb").status, Some(529));
-        assert!(strike("axb").hold);
-    }
-
-    #[test]
-    fn a_fault_strikes_only_at_its_door() {
-        let faults = Faults::default();
-        faults.replace(json!({"model": {"status": 404, "on": "batch_get"}})).unwrap();
-        let strike = |door| faults.strike_model(door, "", DateTime::UNIX_EPOCH).fault.status;
-        assert_eq!(strike(Door::Message), None);
-        assert_eq!(strike(Door::BatchGet), Some(404));
-    }
-
-    #[test]
-    fn a_limit_lets_through_what_it_allows_and_the_next_fault_still_strikes() {
-        let faults = Faults::default();
-        let limit = json!({"per_second": 1});
-        faults.replace(json!({"model": [limit, {"stop_reason": "refusal"}]})).unwrap();
-        let strike = || faults.strike_model(Door::Message, "", DateTime::UNIX_EPOCH);
-        let first = strike();
-        assert_eq!(first.fault.stop_reason.as_deref(), Some("refusal"));
-        assert!(first.headers.iter().any(|(name, value)| name.ends_with("limit") && value == "1"));
-        let second = strike();
-        assert_eq!(second.fault.status, Some(429));
-        assert!(second.headers.contains(&("retry-after".to_owned(), "1".to_owned())));
-    }
-
-    #[test]
-    fn a_misspelt_field_is_named_and_changes_nothing() {
-        let faults = Faults::default();
-        faults.replace(json!({"whatsapp": {"code": 131_056, "recipient": "+1 555"}})).unwrap();
-        for script in [
-            json!({"whatsapp": null, "model": {"delay": 1}}),
-            json!({"modell": {}, "delay": 1}),
-            json!({"model": {"status": 200}}),
-            json!({"model": {"batch_ms": 1}}),
-        ] {
-            let error = faults.replace(script).unwrap_err();
-            assert!(
-                ["delay", "200", "batch_ms"].iter().any(|word| error.contains(word)),
-                "{error}"
-            );
-        }
-        assert_eq!(faults.strike_whatsapp("+1555").fault.code, Some(131_056));
-        assert_eq!(faults.strike_whatsapp("+1556").fault, WhatsappFault::default());
-    }
 }

@@ -28,6 +28,8 @@ mod cache;
 
 mod prose;
 
+mod schema;
+
 mod reply;
 
 mod message;

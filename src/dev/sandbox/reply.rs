@@ -12,6 +12,7 @@ use super::{
     new_id,
     prose::{self, Topic},
     request::Asked,
+    schema,
     turn::{is_web_search, pending_search},
 };
 
@@ -44,7 +45,7 @@ pub fn answer(asked: &Asked, reason: Option<&str>) -> Answer {
     let pending = asked.messages().last().and_then(pending_search);
     let turn = earlier.count() - usize::from(pending.is_some());
     let topic = Topic::after(&first_text, &last_user_text(&asked.body));
-    let schema = &asked.body["output_config"]["format"]["schema"];
+    let wanted = &asked.body["output_config"]["format"]["schema"];
     let tools = asked.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
     let mut answer = Answer {
         content: Vec::new(),
@@ -55,6 +56,11 @@ pub fn answer(asked: &Asked, reason: Option<&str>) -> Answer {
         stop_sequence: None,
         searches: 0,
     };
+    if asked.max_tokens == 0 {
+        // Nothing is to be said; the prompt is only to be cached.
+        "max_tokens".clone_into(&mut answer.stop_reason);
+        return answer;
+    }
     let thinking = &asked.body["thinking"];
     // What goes on from a pause has thought already.
     if pending.is_none() && matches!(thinking["type"].as_str(), Some("adaptive" | "enabled")) {
@@ -70,10 +76,10 @@ pub fn answer(asked: &Asked, reason: Option<&str>) -> Answer {
         answer.search(&topic, search, pending, pauses);
     }
     if !pauses {
-        let text = if schema.is_object() {
+        let text = if wanted.is_object() {
             // The made value is to be the only text.
             answer.content.retain(|block| block["type"] != "text");
-            prose::instance(schema, &topic, 0).to_string()
+            schema::instance(wanted, &topic).to_string()
         } else {
             prose::write(&topic, turn)
         };

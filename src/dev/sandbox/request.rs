@@ -123,7 +123,7 @@ pub fn check_question(
     let Some(name) = name.as_str() else {
         return Err(Refusal::invalid("model: Input should be a valid string"));
     };
-    let max_tokens = if counted { u64::MAX } else { check_max_tokens(fields)? };
+    let max_tokens = if counted { u64::MAX } else { check_max_tokens(fields, purpose)? };
     required(fields, "messages")?;
     super::turn::check_turns(fields, version)?;
     super::cache::check(&body)?;
@@ -171,12 +171,17 @@ fn required<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a Value,
     fields.get(name).ok_or_else(|| Refusal::invalid(format!("{name}: Field required")))
 }
 
-fn check_max_tokens(fields: &Map<String, Value>) -> Result<u64, Refusal> {
+/// None at all only warms the cache, for which nobody sends a batch.
+fn check_max_tokens(fields: &Map<String, Value>, purpose: Purpose) -> Result<u64, Refusal> {
     let value = required(fields, "max_tokens")?;
+    let least = u64::from(purpose == Purpose::Batch);
     match (value.as_u64(), value.as_i64()) {
         (None, None) => Err(Refusal::invalid("max_tokens: Input should be a valid integer")),
-        (Some(tokens), _) if tokens >= 1 => Ok(tokens),
-        _ => Err(Refusal::invalid("max_tokens: Input should be greater than or equal to 1")),
+        (Some(tokens), _) if tokens >= least => Ok(tokens),
+        _ => {
+            let message = format!("max_tokens: Input should be greater than or equal to {least}");
+            Err(Refusal::invalid(message))
+        }
     }
 }
 
@@ -326,6 +331,7 @@ fn check_output_config(config: &Value, model: &Model) -> Result<(), Refusal> {
                            \"schema\": {…}}";
             Err(Refusal::invalid(message))
         }
-        _ => Ok(()),
+        Some(format) => super::schema::check(&format["schema"]),
+        None => Ok(()),
     }
 }

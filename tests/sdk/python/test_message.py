@@ -1,5 +1,8 @@
 """Messages, whole and streamed."""
 
+import datetime
+import typing
+
 import anthropic
 import httpx2
 import pydantic
@@ -108,6 +111,15 @@ def test_thinking_is_streamed_and_signed(client):
     assert again.content[0].type == "thinking"
 
 
+class Risk(pydantic.BaseModel):
+    """One of the risks."""
+
+    name: str
+    level: typing.Literal["low", "high"]
+    seen_on: datetime.date
+    note: str | None = None
+
+
 class Verdict(pydantic.BaseModel):
     """What the answer is to look like."""
 
@@ -115,14 +127,18 @@ class Verdict(pydantic.BaseModel):
     score: int
     share: float
     fits: bool
-    risks: list[str]
+    risks: list[Risk]
 
 
 def test_a_structured_answer_fits_its_schema(client):
     message = client.messages.parse(**question(output_format=Verdict))
     verdict = message.parsed_output
     assert isinstance(verdict, Verdict)
-    assert verdict.risks and verdict.summary
+    assert verdict.summary and verdict.risks[0].name
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    config = {"format": {"type": "json_schema", "schema": schema}}
+    with pytest.raises(anthropic.BadRequestError, match="additionalProperties"):
+        client.messages.create(**question(output_config=config))
 
 
 def test_a_prefix_is_written_to_the_cache_and_then_read(sandbox, client):
@@ -135,6 +151,10 @@ def test_a_prefix_is_written_to_the_cache_and_then_read(sandbox, client):
     assert (read.cache_creation_input_tokens, read.cache_read_input_tokens) == (0, 1000)
     assert read.input_tokens == written.input_tokens < 50
     sandbox.set(clock_ahead_seconds=3601)
+    warmed = client.messages.create(**question(system=system, max_tokens=0))
+    assert (warmed.content, warmed.usage.output_tokens) == ([], 0)
+    assert warmed.usage.cache_creation_input_tokens == 1000
+    sandbox.set(clock_ahead_seconds=7202)
     with client.messages.stream(**question(system=system)) as stream:
         assert stream.get_final_message().usage.cache_creation_input_tokens == 1000
     with pytest.raises(anthropic.BadRequestError, match="maximum of 4"):

@@ -1,8 +1,60 @@
-//! The errors of the provider and their headers, as a client sees them, and what the cache saves.
+//! Faults as they are scripted, and the errors of the provider as a client then sees them.
 
-use serde_json::{Value, json};
+use super::{
+    super::tests::{Site, question},
+    *,
+};
 
-use super::{Site, question};
+#[test]
+fn a_fault_strikes_as_often_as_it_says_and_then_the_next_one_does() {
+    let faults = Faults::default();
+    let script = json!({"model": [{"status": 529, "times": 1, "matching": "x"}, {"hold": true}]});
+    faults.replace(script).unwrap();
+    let strike = |text| faults.strike_model(Door::Message, text, DateTime::UNIX_EPOCH).fault;
+    assert!(strike("no").hold);
+    assert_eq!(strike("axb").status, Some(529));
+    assert!(strike("axb").hold);
+}
+
+#[test]
+fn a_fault_strikes_only_at_its_door() {
+    let faults = Faults::default();
+    faults.replace(json!({"model": {"status": 404, "on": "batch_get"}})).unwrap();
+    let strike = |door| faults.strike_model(door, "", DateTime::UNIX_EPOCH).fault.status;
+    assert_eq!(strike(Door::Message), None);
+    assert_eq!(strike(Door::BatchGet), Some(404));
+}
+
+#[test]
+fn a_limit_lets_through_what_it_allows_and_the_next_fault_still_strikes() {
+    let faults = Faults::default();
+    let limit = json!({"per_second": 1});
+    faults.replace(json!({"model": [limit, {"stop_reason": "refusal"}]})).unwrap();
+    let strike = || faults.strike_model(Door::Message, "", DateTime::UNIX_EPOCH);
+    let first = strike();
+    assert_eq!(first.fault.stop_reason.as_deref(), Some("refusal"));
+    assert!(first.headers.iter().any(|(name, value)| name.ends_with("limit") && value == "1"));
+    let second = strike();
+    assert_eq!(second.fault.status, Some(429));
+    assert!(second.headers.contains(&("retry-after".to_owned(), "1".to_owned())));
+}
+
+#[test]
+fn a_misspelt_field_is_named_and_changes_nothing() {
+    let faults = Faults::default();
+    faults.replace(json!({"whatsapp": {"code": 131_056, "recipient": "+1 555"}})).unwrap();
+    for script in [
+        json!({"whatsapp": null, "model": {"delay": 1}}),
+        json!({"modell": {}, "delay": 1}),
+        json!({"model": {"status": 200}}),
+        json!({"model": {"batch_ms": 1}}),
+    ] {
+        let error = faults.replace(script).unwrap_err();
+        assert!(["delay", "200", "batch_ms"].iter().any(|word| error.contains(word)), "{error}");
+    }
+    assert_eq!(faults.strike_whatsapp("+1555").fault.code, Some(131_056));
+    assert_eq!(faults.strike_whatsapp("+1556").fault, WhatsappFault::default());
+}
 
 #[tokio::test]
 async fn an_error_says_when_to_come_back_in_every_way_there_is() {
@@ -62,42 +114,4 @@ async fn every_door_can_fail() {
         assert_eq!(response.status(), 503, "{door}");
     }
     assert_eq!(site.ask(&question(&json!({}))).send().await.unwrap().status(), 200);
-}
-
-#[tokio::test]
-async fn what_was_asked_before_is_read_from_the_cache_also_in_a_stream() {
-    let site = Site::open().await;
-    let system = json!([{"type": "text", "text": "Be brief. ".repeat(400),
-        "cache_control": {"type": "ephemeral", "ttl": "1h"}}]);
-    let asked = question(&json!({"system": system}));
-    let usage = async |body: &Value| {
-        let message: Value = site.ask(body).send().await.unwrap().json().await.unwrap();
-        message["usage"].clone()
-    };
-    let (written, read) = (usage(&asked).await, usage(&asked).await);
-    assert_eq!(written["cache_creation"]["ephemeral_1h_input_tokens"], 1000);
-    assert_eq!(written["cache_creation_input_tokens"], 1000);
-    assert_eq!(read["cache_read_input_tokens"], 1000);
-    assert_eq!(read["input_tokens"], written["input_tokens"]);
-    assert!(read["input_tokens"].as_u64() < Some(30));
-    let mut streamed = asked.clone();
-    streamed["stream"] = json!(true);
-    let events = super::events(&site.ask(&streamed).send().await.unwrap().text().await.unwrap());
-    assert_eq!(events[0]["message"]["usage"]["cache_read_input_tokens"], 1000);
-}
-
-#[tokio::test]
-async fn thinking_is_streamed_and_comes_back_only_as_it_was() {
-    let site = Site::open().await;
-    let model = "claude-opus-5-5";
-    let thinking = json!({"type": "adaptive", "display": "summarized"});
-    let asked = question(&json!({"model": model, "thinking": thinking}));
-    let message: Value = site.ask(&asked).send().await.unwrap().json().await.unwrap();
-    assert_eq!(message["content"][0]["type"], "thinking");
-    let turns = json!([asked["messages"][0], {"role": "assistant", "content": message["content"]},
-        asked["messages"][0]]);
-    let mut again = question(&json!({"model": model, "messages": turns}));
-    assert_eq!(site.ask(&again).send().await.unwrap().status(), 200);
-    again["messages"][1]["content"][0]["thinking"] = json!("something else");
-    assert_eq!(site.ask(&again).send().await.unwrap().status(), 400);
 }
