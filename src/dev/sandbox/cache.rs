@@ -205,7 +205,7 @@ fn ttl(mark: &Value, path: &str) -> Result<Ttl, Refusal> {
 fn blocks(asked: &Asked) -> Vec<Block> {
     let body = &asked.body;
     let speed = body["speed"].as_str().unwrap_or("standard");
-    let mut key = digest(&[asked.model.id, speed]);
+    let mut key = digest(&[asked.model.id.as_bytes(), speed.as_bytes()]);
     let mut tokens = 0;
     let mut blocks = Vec::new();
     let mut add = |place: &str, content: &Value, extra: u64| {
@@ -214,8 +214,7 @@ fn blocks(asked: &Asked) -> Vec<Block> {
             let mark = block.as_object_mut().and_then(|fields| fields.remove("cache_control"));
             let mark = mark.and_then(|mark| ttl(&mark, "").ok());
             tokens += std::mem::take(&mut extra) + value_tokens(&json!([block]));
-            let before: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            key = digest(&[&before, place, &block.to_string()]);
+            key = digest(&[&key, place.as_bytes(), block.to_string().as_bytes()]);
             blocks.push(Block { key, tokens, mark });
         }
     };
@@ -242,7 +241,7 @@ fn as_blocks(content: &Value) -> Vec<Value> {
     }
 }
 
-fn digest(parts: &[&str]) -> Key {
+fn digest(parts: &[&[u8]]) -> Key {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part.len().to_le_bytes());

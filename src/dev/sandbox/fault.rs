@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-pub use self::model::{Door, ModelFault};
+pub use self::model::{Door, Headers, ModelFault};
 use self::rate::Room;
 use super::{Sandbox, whatsapp::digits};
 
@@ -78,7 +78,7 @@ pub struct Strike<F> {
     /// What goes wrong.
     pub fault: F,
     /// Headers of the answer that come from faults which let the request through.
-    pub headers: Vec<(String, String)>,
+    pub headers: Headers,
     changed: watch::Receiver<()>,
 }
 
@@ -186,10 +186,7 @@ impl<F: Default> Section<F> {
 }
 
 /// Whether a fault that looks at the rate strikes now, and what the answer's headers say of it.
-fn exceeded(
-    fault: &mut ModelFault,
-    now: DateTime<Utc>,
-) -> Result<Vec<(String, String)>, Vec<(String, String)>> {
+fn exceeded(fault: &mut ModelFault, now: DateTime<Utc>) -> Result<Headers, Headers> {
     if let Some(limit) = fault.per_second {
         let room = fault.rate.admit(limit, now);
         return room.map(|room| room.headers()).map_err(|room| full(fault, &room, now));
@@ -201,7 +198,7 @@ fn exceeded(
 }
 
 /// The headers of who found no room; when to come back is in whole seconds.
-fn full(fault: &ModelFault, room: &Room, now: DateTime<Utc>) -> Vec<(String, String)> {
+fn full(fault: &ModelFault, room: &Room, now: DateTime<Utc>) -> Headers {
     let mut headers = room.headers();
     if fault.retry_after_seconds.or(fault.retry_after_ms).is_none() {
         let wait = (room.free_at - now).num_milliseconds().max(1);

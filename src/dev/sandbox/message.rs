@@ -49,7 +49,9 @@ pub async fn create(
         let quiet = [("cache-control", "no-cache")];
         let mut response = (headers, quiet, body).into_response();
         mark(&mut response, "request-id", &request_id);
-        reply_headers.iter().for_each(|(name, value)| mark(&mut response, name, value));
+        for (name, value) in &reply_headers {
+            mark(&mut response, name, value);
+        }
         return response;
     }
     whole(received, message, strike).await

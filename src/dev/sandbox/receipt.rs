@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::{
     Sandbox,
-    fault::{Door, ModelFault, Strike},
+    fault::{Door, Headers, ModelFault, Strike},
     journal::{Look, Open, Outcome},
     new_id,
     refusal::{Refusal, mark},
@@ -56,7 +56,7 @@ pub struct Received {
     request_id: String,
     body: Result<Arc<Value>, Refusal>,
     wire: Wire,
-    reply_headers: Vec<(String, String)>,
+    reply_headers: Headers,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Arrival {
@@ -173,13 +173,15 @@ impl Received {
     }
 
     /// The id of the request, the headers of its answer, and what is to be told the journal.
-    pub fn into_parts(self) -> (String, Vec<(String, String)>, Open<ModelRequest>) {
+    pub fn into_parts(self) -> (String, Headers, Open<ModelRequest>) {
         (self.request_id, self.reply_headers, self.open)
     }
 
     fn marked(&self, mut response: Response) -> Response {
         mark(&mut response, "request-id", &self.request_id);
-        self.reply_headers.iter().for_each(|(name, value)| mark(&mut response, name, value));
+        for (name, value) in &self.reply_headers {
+            mark(&mut response, name, value);
+        }
         response
     }
 }

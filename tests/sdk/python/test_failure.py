@@ -1,5 +1,7 @@
 """Every error of the provider, as the client raises it, and what it tries again."""
 
+import asyncio
+
 import anthropic
 import pytest
 
@@ -14,11 +16,16 @@ from conftest import question
         (402, anthropic.PaymentRequiredError, "billing_error"),
         (403, anthropic.PermissionDeniedError, "permission_error"),
         (404, anthropic.NotFoundError, "not_found_error"),
+        (408, anthropic.RequestTimeoutError, "invalid_request_error"),
         (409, anthropic.ConflictError, "conflict_error"),
+        (412, anthropic.PreconditionFailedError, "invalid_request_error"),
         (413, anthropic.ContentTooLargeError, "request_too_large"),
         (422, anthropic.UnprocessableEntityError, "invalid_request_error"),
         (429, anthropic.RateLimitError, "rate_limit_error"),
+        (431, anthropic.RequestHeaderFieldsTooLargeError, "invalid_request_error"),
+        (499, anthropic.ClientClosedRequestError, "invalid_request_error"),
         (500, anthropic.InternalServerError, "api_error"),
+        (501, anthropic.HTTPNotImplementedError, "api_error"),
         (503, anthropic.ServiceUnavailableError, "api_error"),
         (504, anthropic.GatewayTimeoutError, "timeout_error"),
         (529, anthropic.OverloadedError, "overloaded_error"),
@@ -127,6 +134,22 @@ def test_a_limit_refuses_what_is_beyond_it(sandbox, client):
     sandbox.break_model({"until_per_second": 0})
     with pytest.raises(anthropic.OverloadedError):
         client.messages.create(**question())
+
+
+def test_many_at_once_are_held_and_let_go_together(sandbox):
+    async def ask_all():
+        options = {"base_url": sandbox.url, "api_key": "sk-test-secret", "max_retries": 0}
+        async with anthropic.AsyncAnthropic(**options) as client:
+            asking = [asyncio.create_task(client.messages.create(**question())) for _ in range(20)]
+            await asyncio.to_thread(sandbox.requests, 20, outcome="held")
+            assert not any(task.done() for task in asking)
+            await asyncio.to_thread(sandbox.mend)
+            return await asyncio.gather(*asking)
+
+    sandbox.break_model({"hold": True})
+    answers = asyncio.run(ask_all())
+    assert len({answer.id for answer in answers}) == 20
+    assert len({answer.content[0].text for answer in answers}) == 1
 
 
 def test_a_lost_answer_and_a_late_one_are_connection_errors(sandbox, client):

@@ -38,9 +38,13 @@ pub enum Door {
     BatchRequest,
 }
 
+/// Headers of an answer, by name and value.
+pub type Headers = Vec<(String, String)>;
+
 /// What goes wrong with a request to the Messages API; everything left out goes well.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are words of a script, not states")]
 pub struct ModelFault {
     /// Which requests it strikes.
     pub on: Door,
@@ -140,7 +144,7 @@ impl ModelFault {
     }
 
     /// The headers of its answer; `now` is what a date is counted from.
-    pub fn reply_headers(&self, now: DateTime<Utc>) -> Vec<(String, String)> {
+    pub fn reply_headers(&self, now: DateTime<Utc>) -> Headers {
         let date = |seconds| {
             let date = now + TimeDelta::seconds(seconds);
             date.format("%a, %d %b %Y %H:%M:%S GMT").to_string()

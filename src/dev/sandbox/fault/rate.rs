@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
+use super::model::Headers;
+
 const SECOND: TimeDelta = TimeDelta::seconds(1);
 
 /// The requests of the last second that count.
@@ -51,7 +53,7 @@ impl Rate {
 
 impl Room {
     /// The room as the provider tells it.
-    pub fn headers(&self) -> Vec<(String, String)> {
+    pub fn headers(&self) -> Headers {
         let reset = self.free_at.to_rfc3339_opts(SecondsFormat::Millis, true);
         [("limit", self.limit.to_string()), ("remaining", self.left.to_string()), ("reset", reset)]
             .map(|(what, value)| (format!("anthropic-ratelimit-requests-{what}"), value))

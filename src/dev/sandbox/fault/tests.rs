@@ -17,6 +17,21 @@ fn a_fault_strikes_as_often_as_it_says_and_then_the_next_one_does() {
 }
 
 #[test]
+fn the_document_tells_every_word_of_a_script() {
+    let document = include_str!("../../../../docs/sandbox.md");
+    let faults = [
+        serde_json::to_value(ModelFault::default()),
+        serde_json::to_value(WhatsappFault::default()),
+        serde_json::to_value(super::super::setting::Setting::default()),
+    ];
+    for fault in faults {
+        for word in fault.unwrap().as_object().unwrap().keys() {
+            assert!(document.contains(&format!("`{word}`")), "docs/sandbox.md lacks {word}");
+        }
+    }
+}
+
+#[test]
 fn a_fault_strikes_only_at_its_door() {
     let faults = Faults::default();
     faults.replace(json!({"model": {"status": 404, "on": "batch_get"}})).unwrap();
