@@ -97,7 +97,7 @@ pub async fn get(
     arrival: Arrival,
 ) -> Response {
     let mut received = Received::bare(&sandbox, arrival);
-    let strike = match received.enter(Door::BatchGet, "").await {
+    let strike = match received.enter(Door::BatchGet, &id).await {
         Ok(strike) => strike,
         Err(refusal) => return received.refuse(refusal),
     };
@@ -113,7 +113,7 @@ pub async fn results(
     arrival: Arrival,
 ) -> Response {
     let mut received = Received::bare(&sandbox, arrival);
-    let strike = match received.enter(Door::BatchResults, "").await {
+    let strike = match received.enter(Door::BatchResults, &id).await {
         Ok(strike) => strike,
         Err(refusal) => return received.refuse(refusal),
     };
@@ -138,7 +138,7 @@ pub async fn cancel(
     arrival: Arrival,
 ) -> Response {
     let mut received = Received::bare(&sandbox, arrival);
-    let strike = match received.enter(Door::BatchCancel, "").await {
+    let strike = match received.enter(Door::BatchCancel, &id).await {
         Ok(strike) => strike,
         Err(refusal) => return received.refuse(refusal),
     };
@@ -161,7 +161,7 @@ pub async fn delete(
     arrival: Arrival,
 ) -> Response {
     let mut received = Received::bare(&sandbox, arrival);
-    let strike = match received.enter(Door::BatchDelete, "").await {
+    let strike = match received.enter(Door::BatchDelete, &id).await {
         Ok(strike) => strike,
         Err(refusal) => return received.refuse(refusal),
     };

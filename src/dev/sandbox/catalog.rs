@@ -217,7 +217,7 @@ pub async fn get(
     arrival: Arrival,
 ) -> Response {
     let mut received = Received::bare(&sandbox, arrival);
-    let strike = match received.enter(Door::Model, "").await {
+    let strike = match received.enter(Door::Model, &id).await {
         Ok(strike) => strike,
         Err(refusal) => return received.refuse(refusal),
     };

@@ -3,6 +3,7 @@
 import asyncio
 
 import anthropic
+import httpx2
 import pytest
 
 from conftest import question
@@ -158,6 +159,6 @@ def test_a_lost_answer_and_a_late_one_are_connection_errors(sandbox, client):
         client.messages.create(**question())
     sandbox.break_model({"hold": True})
     with pytest.raises(anthropic.APITimeoutError):
-        client.with_options(timeout=0.2).messages.create(**question())
+        client.with_options(timeout=httpx2.Timeout(60, read=0.2)).messages.create(**question())
     [gone] = sandbox.requests(at_least=1, outcome="disconnected")
     assert gone["status"] is None

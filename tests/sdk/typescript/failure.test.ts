@@ -94,7 +94,7 @@ withSandbox('a lost answer and a late one are connection errors', async (sandbox
   await sandbox.breakModel({ lose_reply: true });
   await failure(client.messages.create(question()), Anthropic.APIConnectionError);
   await sandbox.breakModel({ hold: true });
-  const late = client.withOptions({ timeout: 200 }).messages.create(question());
+  const late = client.withOptions({ timeout: 500 }).messages.create(question());
   await failure(late, Anthropic.APIConnectionTimeoutError);
   const [gone] = await sandbox.requests(1, { outcome: 'disconnected' });
   assert.equal(gone?.status, null);

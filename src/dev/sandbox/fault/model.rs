@@ -77,7 +77,8 @@ pub struct ModelFault {
     /// Strike while more requests than this came in the last second, let through or not; 529 if no
     /// status is given.
     pub until_per_second: Option<u32>,
-    /// Strike only requests whose last user text, or whose `custom_id` in a batch, has this in it.
+    /// Strike only requests whose last user text has this in it, or whose `custom_id` in a batch, or
+    /// which name a batch or model whose id has.
     pub matching: Option<String>,
     /// Do what was asked, but cut the connection instead of answering.
     pub lose_reply: bool,
@@ -116,20 +117,42 @@ impl ModelFault {
             HeaderName::try_from(name).map_err(|error| format!("header {name}: {error}"))?;
             HeaderValue::from_str(value).map_err(|error| format!("header {name}: {error}"))?;
         }
-        let creates = self.on == Door::BatchCreate;
-        let ends = creates || self.on == Door::BatchCancel;
-        if !ends && (self.batch_ms.is_some() || self.batch_hold) {
-            return Err("batch_ms and batch_hold need \"on\": \"batch_create\" or \
-                        \"batch_cancel\""
-                .to_owned());
+        let doors: &[(bool, &str, &[Door])] = &[
+            (self.breaks_stream(), "what happens after events", &[Door::Message]),
+            (self.stop_reason.is_some(), "stop_reason", &[Door::Message, Door::BatchRequest]),
+            (
+                self.batch_ms.is_some() || self.batch_hold,
+                "batch_ms and batch_hold",
+                &[Door::BatchCreate, Door::BatchCancel],
+            ),
+            (
+                self.batch_done > 0 || self.batch_unseen > 0,
+                "batch_done and batch_unseen",
+                &[Door::BatchCreate],
+            ),
+            (self.expire, "expire", &[Door::BatchRequest]),
+        ];
+        let astray = doors.iter().find(|(used, _, doors)| *used && !doors.contains(&self.on));
+        if let Some((_, what, doors)) = astray {
+            let doors = serde_json::to_string(doors).unwrap_or_default();
+            return Err(format!("{what}: set \"on\" to one of {doors}"));
         }
-        if !creates && (self.batch_done > 0 || self.batch_unseen > 0) {
-            return Err("batch_done and batch_unseen need \"on\": \"batch_create\"".to_owned());
-        }
-        if self.expire && self.on != Door::BatchRequest {
-            return Err("expire needs \"on\": \"batch_request\"".to_owned());
+        let waits = self.hold || self.delay_ms.is_some() || self.lose_reply;
+        if self.on == Door::BatchRequest && waits {
+            return Err("a batch_request has no answer of its own to delay or lose".to_owned());
         }
         Ok(())
+    }
+
+    fn breaks_stream(&self) -> bool {
+        let counts = [
+            self.hold_after_events,
+            self.cut_after_events,
+            self.end_after_events,
+            self.error_after_events,
+            self.silent_after_events,
+        ];
+        self.event_delay_ms.is_some() || counts.iter().any(Option::is_some)
     }
 
     /// The error it answers with, if it does.
@@ -198,6 +221,9 @@ mod tests {
             json!({"batch_done": 1, "on": "batch_cancel"}),
             json!({"expire": true, "on": "batch_create"}),
             json!({"headers": {"a b": "c"}}),
+            json!({"cut_after_events": 1, "on": "batch_get"}),
+            json!({"stop_reason": "refusal", "on": "model"}),
+            json!({"hold": true, "on": "batch_request"}),
         ] {
             assert!(fault(script.clone()).check().is_err(), "{script}");
         }

@@ -123,7 +123,9 @@ async fn every_door_can_fail() {
         ("batch_get", "/v1/messages/batches/x"),
         ("batch_results", "/v1/messages/batches/x/results"),
     ] {
-        site.break_with(json!({"model": {"on": door, "status": 503}})).await;
+        let id = if path.contains("/x") { "x" } else { "" };
+        let script = json!({"model": {"on": door, "status": 503, "matching": id}});
+        site.break_with(script).await;
         let request = site.client.get(format!("{}{path}", site.url)).bearer_auth("k");
         let response = request.header("anthropic-version", "2026-10-21").send().await.unwrap();
         assert_eq!(response.status(), 503, "{door}");
