@@ -59,6 +59,11 @@ has_cjk_font() {
     command -v fc-list >/dev/null && [ -n "$(fc-list ':lang=zh' | head -n 1)" ]
 }
 
+# Debian keeps apart from Python what an environment of its own is made with.
+has_venv() {
+    command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null
+}
+
 has_certificates() {
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ "$(uname)" = Darwin ] || [ -d /etc/pki/tls/certs ]
 }
@@ -143,6 +148,7 @@ setup() {
     if [ "$1" = tests ]; then
         command -v git >/dev/null || missing+=(git)
         command -v npm >/dev/null || missing+=(npm)
+        has_venv || missing+=(python3-venv)
         find_browser || missing+=(chromium chromium-driver)
         has_cjk_font || missing+=(fontconfig fonts-noto-cjk)
     fi

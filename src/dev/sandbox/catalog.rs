@@ -2,7 +2,21 @@
 //! In comes a model id or alias; out goes its entry, also as the Models API shows it.
 //! The ids are the real ones, so that a client's prices and limits apply to the answers.
 
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, Query, State},
+    response::Response,
+};
 use serde_json::{Value, json};
+
+use super::{
+    Sandbox,
+    fault::Door,
+    page::{Page, page},
+    receipt::{Arrival, Received},
+    refusal::Refusal,
+};
 
 /// One model of the provider.
 #[derive(Debug, PartialEq, Eq)]
@@ -113,6 +127,11 @@ impl Model {
         }
     }
 
+    /// Whether it can be told how hard to try.
+    pub fn takes_effort(&self) -> bool {
+        self.version >= (4, 6)
+    }
+
     /// Whether `tool_choice` may force a tool.
     pub fn takes_forced_tools(&self) -> bool {
         let is_newest = self.version == (5, 5) && self.line != "haiku";
@@ -137,7 +156,7 @@ impl Model {
         let can = |supported: bool| json!({"supported": supported});
         let types = ["adaptive", "enabled", "disabled", "between_tools"]
             .map(|kind| (kind.to_owned(), can(self.takes_thinking(kind))));
-        let steps_up = self.version >= (4, 6);
+        let steps_up = self.takes_effort();
         json!({
             "type": "model",
             "id": self.id,
@@ -150,7 +169,7 @@ impl Model {
             "max_input_tokens": self.max_input_tokens,
             "max_tokens": self.max_tokens,
             "capabilities": {
-                "batch": can(false),
+                "batch": can(true),
                 "citations": can(false),
                 "code_execution": can(false),
                 "context_management": can(false),
@@ -171,4 +190,37 @@ impl Model {
             },
         })
     }
+}
+
+/// `GET /v1/models`
+pub async fn list(
+    State(sandbox): State<Arc<Sandbox>>,
+    arrival: Arrival,
+    Query(query): Query<Page>,
+) -> Response {
+    let mut received = Received::bare(&sandbox, arrival);
+    let strike = match received.enter(Door::Model, "").await {
+        Ok(strike) => strike,
+        Err(refusal) => return received.refuse(refusal),
+    };
+    let shown = MODELS.iter().map(Model::shown);
+    let wanted =
+        |model: &Value| query.get("lifecycle").is_none_or(|one| model["lifecycle"] == *one);
+    let page = page(shown.filter(wanted).collect(), &query);
+    received.finish(page, &strike).await
+}
+
+/// `GET /v1/models/{id}`
+pub async fn get(
+    State(sandbox): State<Arc<Sandbox>>,
+    Path(id): Path<String>,
+    arrival: Arrival,
+) -> Response {
+    let mut received = Received::bare(&sandbox, arrival);
+    let strike = match received.enter(Door::Model, &id).await {
+        Ok(strike) => strike,
+        Err(refusal) => return received.refuse(refusal),
+    };
+    let model = find_model(&id).ok_or_else(|| Refusal::not_found(format!("model: {id}")));
+    received.finish(model.map(Model::shown), &strike).await
 }

@@ -3,6 +3,13 @@
 //! A fault with `times` is used up by that many requests; without, it strikes until it is replaced.
 //! Whoever waits on a hold is released by the next change of its section, whatever that change is.
 
+mod rate;
+
+mod model;
+
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::{
@@ -11,47 +18,14 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+pub use self::model::{Door, Headers, ModelFault};
+use self::rate::Room;
 use super::{Sandbox, whatsapp::digits};
-
-/// What goes wrong with a request to the Messages API; everything left out goes well.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ModelFault {
-    /// Wait this long before the first byte of the answer.
-    pub delay_ms: Option<u64>,
-    /// Wait before the first byte until the section is changed.
-    pub hold: bool,
-    /// Answer with this error status.
-    pub status: Option<u16>,
-    /// The error's type; by default the one that belongs to the status.
-    pub error_type: Option<String>,
-    /// The error's `details.error_code`.
-    pub error_code: Option<String>,
-    /// The error's `retry-after` header.
-    pub retry_after_seconds: Option<u64>,
-    /// How many more requests this strikes; without it, all.
-    pub times: Option<u64>,
-    /// Strike only requests whose last user text has this in it.
-    pub matching: Option<String>,
-    /// Wait this long before each event of a stream.
-    pub event_delay_ms: Option<u64>,
-    /// Wait after this many events until the section is changed.
-    pub hold_after_events: Option<usize>,
-    /// Cut the connection after this many events.
-    pub cut_after_events: Option<usize>,
-    /// End the stream in good order, but too early, after this many events.
-    pub end_after_events: Option<usize>,
-    /// Send an `error` event after this many events, and end.
-    pub error_after_events: Option<usize>,
-    /// Send nothing more after this many events, and keep the connection open.
-    pub silent_after_events: Option<usize>,
-    /// Stop for this reason instead of the natural one.
-    pub stop_reason: Option<String>,
-}
 
 /// What goes wrong with a request to the `WhatsApp` Cloud API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -103,6 +77,8 @@ impl<F> Default for Section<F> {
 pub struct Strike<F> {
     /// What goes wrong.
     pub fault: F,
+    /// Headers of the answer that come from faults which let the request through.
+    pub headers: Headers,
     changed: watch::Receiver<()>,
 }
 
@@ -112,22 +88,44 @@ impl<F> Strike<F> {
         // An error means that the sandbox is gone, which releases as well.
         let _ = self.changed.changed().await;
     }
+
+    /// What tells whether the section has been changed since.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.clone()
+    }
 }
 
 impl Faults {
-    /// The fault for a model request with this last user text; a harmless one if none is scripted.
-    pub fn strike_model(&self, last_user_text: &str) -> Strike<ModelFault> {
-        let fits = |text: &String| last_user_text.contains(text.as_str());
-        self.model.strike(|fault| {
-            fault.matching.as_ref().is_none_or(fits) && has_times_left(&mut fault.times)
-        })
+    /// The fault for a request to the Messages API about this text; a harmless one if none is
+    /// scripted.
+    pub fn strike_model(&self, on: Door, text: &str, now: DateTime<Utc>) -> Strike<ModelFault> {
+        let fits = |part: &String| text.contains(part.as_str());
+        let mut headers = Vec::new();
+        let mut strike = self.model.strike(|fault| {
+            if fault.on != on || !fault.matching.as_ref().is_none_or(fits) {
+                return None;
+            }
+            let told = exceeded(fault, now);
+            match told {
+                Ok(told) => headers.extend(told),
+                Err(told) if has_times_left(&mut fault.times) => {
+                    headers.extend(told);
+                    return Some(struck(fault));
+                }
+                Err(_) => {}
+            }
+            None
+        });
+        strike.headers = headers;
+        strike
     }
 
     /// The fault for a message to this number; a harmless one if none is scripted.
     pub fn strike_whatsapp(&self, to: &str) -> Strike<WhatsappFault> {
         let fits = |recipient: &String| digits(recipient) == digits(to);
         self.whatsapp.strike(|fault| {
-            fault.recipient.as_ref().is_none_or(fits) && has_times_left(&mut fault.times)
+            let fits = fault.recipient.as_ref().is_none_or(fits);
+            (fits && has_times_left(&mut fault.times)).then(|| fault.clone())
         })
     }
 
@@ -151,6 +149,7 @@ impl Faults {
         if let Some(status) = statuses.chain(others).find(|status| !(400..=599).contains(status)) {
             return Err(format!("status {status} is no error; use 400 to 599"));
         }
+        model.iter().flatten().try_for_each(ModelFault::check)?;
         if let Some(faults) = model {
             self.model.replace(faults);
         }
@@ -166,14 +165,13 @@ impl Faults {
     }
 }
 
-impl<F: Clone + Default> Section<F> {
-    fn strike(&self, mut chosen: impl FnMut(&mut F) -> bool) -> Strike<F> {
+impl<F: Default> Section<F> {
+    fn strike(&self, chosen: impl FnMut(&mut F) -> Option<F>) -> Strike<F> {
         // Subscribed under the lock: a change that comes later always releases.
         let mut faults = self.lock();
         let changed = self.changed.subscribe();
-        let struck = faults.iter_mut().find_map(|fault| chosen(fault).then(|| fault.clone()));
-        let fault = struck.unwrap_or_default();
-        Strike { fault, changed }
+        let fault = faults.iter_mut().find_map(chosen).unwrap_or_default();
+        Strike { fault, headers: Vec::new(), changed }
     }
 
     fn replace(&self, faults: Vec<F>) {
@@ -185,6 +183,39 @@ impl<F: Clone + Default> Section<F> {
     fn lock(&self) -> MutexGuard<'_, Vec<F>> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a fault that looks at the rate strikes now, and what the answer's headers say of it.
+fn exceeded(fault: &mut ModelFault, now: DateTime<Utc>) -> Result<Headers, Headers> {
+    if let Some(limit) = fault.per_second {
+        let room = fault.rate.admit(limit, now);
+        return room.map(|room| room.headers()).map_err(|room| full(fault, &room, now));
+    }
+    match fault.until_per_second {
+        Some(limit) if !fault.rate.exceeds(limit, now) => Ok(Vec::new()),
+        _ => Err(Vec::new()),
+    }
+}
+
+/// The headers of who found no room; when to come back is in whole seconds.
+fn full(fault: &ModelFault, room: &Room, now: DateTime<Utc>) -> Headers {
+    let mut headers = room.headers();
+    if fault.retry_after_seconds.or(fault.retry_after_ms).is_none() {
+        let wait = (room.free_at - now).num_milliseconds().max(1);
+        headers.push(("retry-after".to_owned(), (wait as u64).div_ceil(1000).to_string()));
+    }
+    headers
+}
+
+/// What strikes: the fault, with the status that its kind implies, and without its count.
+fn struck(fault: &ModelFault) -> ModelFault {
+    let implied = match (fault.per_second, fault.until_per_second) {
+        (Some(_), _) => Some(429),
+        (None, Some(_)) => Some(529),
+        (None, None) => None,
+    };
+    let status = fault.status.or(implied);
+    ModelFault { status, rate: rate::Rate::default(), ..fault.clone() }
 }
 
 /// Uses up one of the times that are left, if any are.
@@ -233,36 +264,4 @@ pub async fn replace(State(sandbox): State<Arc<Sandbox>>, body: String) -> Respo
 pub async fn clear(State(sandbox): State<Arc<Sandbox>>) -> Json<Value> {
     sandbox.faults.clear();
     Json(sandbox.faults.show())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fault_strikes_as_often_as_it_says_and_then_the_next_one_does() {
-        let faults = Faults::default();
-        let script =
-            json!({"model": [{"status": 529, "times": 1, "matching": "x"}, {"hold": true}]});
-        faults.replace(script).unwrap();
-        assert!(faults.strike_model("no").fault.hold);
-        assert_eq!(faults.strike_model("axb").fault.status, Some(529));
-        assert!(faults.strike_model("axb").fault.hold);
-    }
-
-    #[test]
-    fn a_misspelt_field_is_named_and_changes_nothing() {
-        let faults = Faults::default();
-        faults.replace(json!({"whatsapp": {"code": 131_056, "recipient": "+1 555"}})).unwrap();
-        for script in [
-            json!({"whatsapp": null, "model": {"delay": 1}}),
-            json!({"modell": {}, "delay": 1}),
-            json!({"model": {"status": 200}}),
-        ] {
-            let error = faults.replace(script).unwrap_err();
-            assert!(error.contains("delay") || error.contains("200"), "{error}");
-        }
-        assert_eq!(faults.strike_whatsapp("+1555").fault.code, Some(131_056));
-        assert_eq!(faults.strike_whatsapp("+1556").fault, WhatsappFault::default());
-    }
 }

@@ -8,7 +8,15 @@ mod wire;
 
 mod journal;
 
+mod setting;
+
+mod refusal;
+
 mod fault;
+
+mod receipt;
+
+mod page;
 
 mod catalog;
 
@@ -16,13 +24,19 @@ mod request;
 
 mod turn;
 
+mod cache;
+
 mod prose;
+
+mod schema;
 
 mod reply;
 
 mod message;
 
 mod stream;
+
+mod batch;
 
 mod envelope;
 
@@ -47,9 +61,13 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    batch::Shelf,
+    cache::Cache,
     fault::Faults,
     journal::{ENTRIES_MAX, Journal},
-    message::ModelRequest,
+    receipt::ModelRequest,
+    refusal::Refusal,
+    setting::Settings,
     whatsapp::WhatsappMessage,
     wire::{Wire, WireListener},
 };
@@ -59,7 +77,10 @@ const BODY_LIMIT_BYTES: usize = 32 * 1024 * 1024;
 
 /// Everything the sandbox knows, for as long as it serves.
 struct Sandbox {
+    settings: Settings,
     faults: Faults,
+    cache: Cache,
+    batches: Shelf,
     model: Arc<Journal<ModelRequest>>,
     whatsapp: Arc<Journal<WhatsappMessage>>,
 }
@@ -76,7 +97,10 @@ pub async fn serve_keeping(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let sandbox = Arc::new(Sandbox {
+        settings: Settings::default(),
         faults: Faults::default(),
+        cache: Cache::default(),
+        batches: Shelf::default(),
         model: Arc::new(Journal::keeping(entries_max)),
         whatsapp: Arc::new(Journal::keeping(entries_max)),
     });
@@ -90,12 +114,14 @@ fn router(sandbox: Arc<Sandbox>) -> Router {
     Router::new()
         .route("/v1/messages", post(message::create))
         .route("/v1/messages/count_tokens", post(message::count_tokens))
-        .route("/v1/models", get(message::list_models))
-        .route("/v1/models/{id}", get(message::get_model))
+        .merge(batches())
+        .route("/v1/models", get(catalog::list))
+        .route("/v1/models/{id}", get(catalog::get))
         .route("/{version}/{phone_number_id}/messages", post(whatsapp::send))
         .route("/_sandbox/health", get(async || Json(json!({"ok": true}))))
         .route("/_sandbox/faults", get(fault::show).post(fault::replace).delete(fault::clear))
-        .route("/_sandbox/model/requests", get(message::journal).delete(message::forget))
+        .route("/_sandbox/settings", get(setting::show).post(setting::change))
+        .route("/_sandbox/model/requests", get(receipt::journal).delete(receipt::forget))
         .route("/_sandbox/whatsapp/messages", get(whatsapp::journal).delete(whatsapp::forget))
         .route("/phone", get(phone::page))
         .route("/", get(async || Redirect::temporary("/phone")))
@@ -105,15 +131,24 @@ fn router(sandbox: Arc<Sandbox>) -> Router {
         .with_state(sandbox)
 }
 
+fn batches() -> Router<Arc<Sandbox>> {
+    let create = post(batch::create).layer(DefaultBodyLimit::max(batch::BODY_LIMIT_BYTES));
+    Router::new()
+        .route("/v1/messages/batches", create.get(batch::list))
+        .route("/v1/messages/batches/{id}", get(batch::get).delete(batch::delete))
+        .route("/v1/messages/batches/{id}/results", get(batch::results))
+        .route("/v1/messages/batches/{id}/cancel", post(batch::cancel))
+}
+
 /// Answers in the shape of the service the path seems to be meant for.
 async fn no_such_route(uri: Uri) -> Response {
     let path = uri.path();
     if path.starts_with("/v1/") {
-        return request::Refusal::not_found("Not found").into_response(&new_id("req_"));
+        return Refusal::not_found("Not found").into_response(&new_id("req_"));
     }
     if path.starts_with("/_sandbox") || !path.starts_with("/v") {
         let hint = "the sandbox's own paths are /phone, /_sandbox/health, /_sandbox/faults, \
-                    /_sandbox/model/requests and /_sandbox/whatsapp/messages";
+                    /_sandbox/settings, /_sandbox/model/requests and /_sandbox/whatsapp/messages";
         return (StatusCode::NOT_FOUND, Json(json!({"error": "no such path", "hint": hint})))
             .into_response();
     }
@@ -122,7 +157,7 @@ async fn no_such_route(uri: Uri) -> Response {
 
 async fn wrong_method(uri: Uri) -> Response {
     if uri.path().starts_with("/v1/") {
-        let refusal = request::Refusal::new(405, "invalid_request_error", "Method Not Allowed");
+        let refusal = Refusal::new(405, "invalid_request_error", "Method Not Allowed");
         return refusal.into_response(&new_id("req_"));
     }
     (StatusCode::METHOD_NOT_ALLOWED, Json(json!({"error": "this path has no such method"})))

@@ -3,8 +3,6 @@
 //! Everything is a function of the prompt and the turn: no chance, no clock.
 //! A length asked for in the prompt ("80字以内", "under 50 words") is kept.
 
-use serde_json::{Map, Value, json};
-
 /// What a prompt is about, as far as a string function can tell.
 pub struct Topic {
     /// The phrase that names the matter.
@@ -47,6 +45,11 @@ impl Topic {
             topic.limit = topic.limit.or(first.limit);
         }
         topic
+    }
+
+    /// A small number that belongs to the topic.
+    pub fn number(&self) -> usize {
+        self.seed % 9 + 1
     }
 
     fn len(&self, text: &str) -> usize {
@@ -133,31 +136,13 @@ pub fn findings(topic: &Topic) -> [Finding; 2] {
     }
 }
 
-/// A JSON value that fits a schema, about the topic.
-pub fn instance(schema: &Value, topic: &Topic, depth: usize) -> Value {
-    if let Some(value) = schema.get("const") {
-        return value.clone();
-    }
-    if let Some(value) = schema["enum"].as_array().and_then(|values| values.first()) {
-        return value.clone();
-    }
-    if let Some(first) = schema["anyOf"].as_array().and_then(|choices| choices.first()) {
-        return instance(first, topic, depth + 1);
-    }
-    let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
-    match kind {
-        Some("string") => write(topic, depth).into(),
-        Some("integer") => json!(topic.seed % 9 + 1),
-        Some("number") => json!(0.5),
-        Some("boolean") => json!(true),
-        Some("null") => Value::Null,
-        Some("array") => json!([instance(&schema["items"], topic, depth + 1)]),
-        _ => {
-            let fields = schema["properties"].as_object().into_iter().flatten();
-            let made =
-                fields.map(|(name, field)| (name.clone(), instance(field, topic, depth + 1)));
-            Value::Object(made.collect::<Map<_, _>>())
-        }
+/// What is thought before an answer.
+pub fn thought(topic: &Topic) -> String {
+    let matter = &topic.matter;
+    if topic.is_chinese {
+        format!("用户想了解“{matter}”。先想清楚最要紧的一点，再写得简短。")
+    } else {
+        format!("They want to know about {matter}. First what matters most, then keep it short.")
     }
 }
 
@@ -296,17 +281,5 @@ mod tests {
         assert!(write(&topic, 0).split_whitespace().count() <= 8);
         let topic = Topic::of("把上面的内容压缩到20字以内");
         assert!(write(&topic, 1).chars().count() <= 20);
-    }
-
-    #[test]
-    fn an_instance_has_the_fields_of_its_schema() {
-        let schema = json!({"type": "object", "properties": {
-            "verdict": {"enum": ["good", "bad"]},
-            "points": {"type": "array", "items": {"type": "string"}},
-            "score": {"type": ["integer", "null"]},
-        }});
-        let made = instance(&schema, &Topic::of("Judge the draft"), 0);
-        assert_eq!(made["verdict"], "good");
-        assert!(made["points"][0].is_string() && made["score"].is_u64());
     }
 }

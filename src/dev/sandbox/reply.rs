@@ -12,6 +12,7 @@ use super::{
     new_id,
     prose::{self, Topic},
     request::Asked,
+    schema,
     turn::{is_web_search, pending_search},
 };
 
@@ -24,6 +25,8 @@ pub struct Answer {
     pub input_tokens: u64,
     /// Tokens of the content.
     pub output_tokens: u64,
+    /// Tokens of it that went into thinking.
+    pub thinking_tokens: u64,
     /// Why it stopped.
     pub stop_reason: String,
     /// The stop sequence it ran into.
@@ -42,16 +45,30 @@ pub fn answer(asked: &Asked, reason: Option<&str>) -> Answer {
     let pending = asked.messages().last().and_then(pending_search);
     let turn = earlier.count() - usize::from(pending.is_some());
     let topic = Topic::after(&first_text, &last_user_text(&asked.body));
-    let schema = &asked.body["output_config"]["format"]["schema"];
+    let wanted = &asked.body["output_config"]["format"]["schema"];
     let tools = asked.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
     let mut answer = Answer {
         content: Vec::new(),
         input_tokens: prompt_tokens(&asked.body),
         output_tokens: 0,
+        thinking_tokens: 0,
         stop_reason: "end_turn".to_owned(),
         stop_sequence: None,
         searches: 0,
     };
+    if asked.max_tokens == 0 {
+        // Nothing is to be said; the prompt is only to be cached.
+        "max_tokens".clone_into(&mut answer.stop_reason);
+        return answer;
+    }
+    let thinking = &asked.body["thinking"];
+    // What goes on from a pause has thought already.
+    if pending.is_none() && matches!(thinking["type"].as_str(), Some("adaptive" | "enabled")) {
+        let text = prose::thought(&topic);
+        let signature = encrypted_content(&text);
+        let block = json!({"type": "thinking", "thinking": text, "signature": signature});
+        answer.content.push(block);
+    }
     let search = tools.iter().find(|tool| is_web_search(tool));
     // Only a search can pause; without one there is nothing to go on with.
     let pauses = search.is_some() && reason == Some("pause_turn");
@@ -59,10 +76,10 @@ pub fn answer(asked: &Asked, reason: Option<&str>) -> Answer {
         answer.search(&topic, search, pending, pauses);
     }
     if !pauses {
-        let text = if schema.is_object() {
+        let text = if wanted.is_object() {
             // The made value is to be the only text.
             answer.content.retain(|block| block["type"] != "text");
-            prose::instance(schema, &topic, 0).to_string()
+            schema::instance(wanted, &topic).to_string()
         } else {
             prose::write(&topic, turn)
         };
@@ -82,6 +99,7 @@ pub fn answer(asked: &Asked, reason: Option<&str>) -> Answer {
         }
     }
     answer.output_tokens = answer.tokens().max(1);
+    answer.tell_thoughts(thinking["display"] != "omitted");
     answer
 }
 
@@ -185,6 +203,17 @@ impl Answer {
         "max_tokens".clone_into(&mut self.stop_reason);
     }
 
+    /// Counts the thinking, and shows it only to who wants to see it.
+    fn tell_thoughts(&mut self, shown: bool) {
+        let thoughts = self.content.iter_mut().filter(|block| block["type"] == "thinking");
+        for thought in thoughts {
+            self.thinking_tokens += block_tokens(thought);
+            if !shown {
+                thought["thinking"] = json!("");
+            }
+        }
+    }
+
     fn tokens(&self) -> u64 {
         self.content.iter().map(block_tokens).sum()
     }
@@ -194,6 +223,19 @@ impl Answer {
 pub fn last_user_text(body: &Value) -> String {
     let messages = body["messages"].as_array().map_or(&[][..], Vec::as_slice);
     messages.iter().rfind(|message| message["role"] == "user").map(user_text).unwrap_or_default()
+}
+
+/// What a request is about: its last user text, or those of all requests in a batch, each behind
+/// its id.
+pub fn text_asked(body: &Value) -> String {
+    let Some(requests) = body["requests"].as_array() else { return last_user_text(body) };
+    requests.iter().map(batched_text).collect::<Vec<_>>().join("\n")
+}
+
+/// The same of one request of a batch.
+pub fn batched_text(request: &Value) -> String {
+    let id = request["custom_id"].as_str().unwrap_or("");
+    format!("{id}\n{}", last_user_text(&request["params"]))
 }
 
 fn user_text(message: &Value) -> String {
@@ -210,7 +252,8 @@ pub fn prompt_tokens(body: &Value) -> u64 {
     4 + turns.sum::<u64>() + value_tokens(&body["system"]) + value_tokens(&body["tools"])
 }
 
-fn value_tokens(value: &Value) -> u64 {
+/// An estimate of the tokens of some content.
+pub fn value_tokens(value: &Value) -> u64 {
     match value {
         Value::Null => 0,
         Value::String(text) => tokens(text),
@@ -228,7 +271,14 @@ pub fn encrypted_content(url: &str) -> String {
 fn block_tokens(block: &Value) -> u64 {
     match block["type"].as_str() {
         Some("text") => tokens(block["text"].as_str().unwrap_or("")),
+        Some("thinking") => tokens(block["thinking"].as_str().unwrap_or("")),
         Some("web_search_tool_result") => 0,
+        // A mark for the cache is nothing that the model reads.
+        _ if block["cache_control"].is_object() => {
+            let mut plain = block.clone();
+            plain.as_object_mut().and_then(|fields| fields.remove("cache_control"));
+            tokens(&plain.to_string())
+        }
         _ => tokens(&block.to_string()),
     }
 }
@@ -292,6 +342,35 @@ mod tests {
         let stopped = answer(&asked(json!({"stop_sequences": ["picnic"]}), 1000), None);
         assert_eq!(stopped.stop_sequence.as_deref(), Some("picnic"));
         assert!(!stopped.content[0]["text"].as_str().unwrap().contains("picnic"));
+    }
+
+    #[test]
+    fn thinking_comes_first_is_counted_and_can_be_hidden() {
+        let think = |display| {
+            let thinking = json!({"type": "adaptive", "display": display});
+            answer(&asked(json!({"thinking": thinking}), 1000), None)
+        };
+        let (shown, hidden) = (think("summarized"), think("omitted"));
+        let plain = answer(&asked(json!({}), 1000), None);
+        assert!(shown.content[0]["thinking"].as_str().unwrap().contains("picnic"));
+        assert_eq!(hidden.content[0]["thinking"], "");
+        assert_eq!(hidden.content[0]["signature"], shown.content[0]["signature"]);
+        assert_eq!(shown.content[1..], plain.content);
+        for thought in [shown, hidden] {
+            assert!(thought.thinking_tokens > 0);
+            assert_eq!(thought.output_tokens, plain.output_tokens + thought.thinking_tokens);
+        }
+    }
+
+    #[test]
+    fn a_scripted_reason_can_be_any_word() {
+        let stopped = |reason| answer(&asked(json!({}), 1000), Some(reason));
+        let whole = answer(&asked(json!({}), 1000), None);
+        assert_eq!(stopped("brand_new_reason").stop_reason, "brand_new_reason");
+        assert_eq!(stopped("brand_new_reason").content, whole.content);
+        let full = stopped("model_context_window_exceeded");
+        assert_eq!(full.stop_reason, "model_context_window_exceeded");
+        assert!(full.output_tokens <= whole.output_tokens / 2);
     }
 
     #[test]

@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    http::{HeaderMap, HeaderValue, StatusCode},
-    response::{IntoResponse as _, Response},
-};
-use serde_json::{Map, Value, json};
+use axum::http::HeaderMap;
+use serde_json::{Map, Value};
 
-use super::catalog::{Model, find_model};
+use super::{
+    catalog::{Model, find_model},
+    refusal::Refusal,
+};
 
 /// Versions of the API, oldest first.
 const VERSIONS: [&str; 2] = ["2023-06-01", "2026-10-21"];
@@ -38,18 +37,21 @@ const FIELDS: [&str; 17] = [
 ];
 /// The fields only an answer needs.
 const ANSWER_FIELDS: [&str; 3] = ["max_tokens", "stream", "stop_sequences"];
+/// The fields that no request of a batch may have.
+const NEVER_BATCHED: [&str; 4] = ["stream", "speed", "thread", "fallbacks"];
 /// The fields that need an `anthropic-beta` header.
 const BETA_FIELDS: [&str; 5] =
     ["thread", "fallbacks", "context_management", "mcp_servers", "billing_policy"];
 
-/// An error answer of the Messages API.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
-    status: u16,
-    kind: String,
-    message: String,
-    code: Option<String>,
-    retry_after_seconds: Option<u64>,
+/// What a question is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be answered now.
+    Answer,
+    /// To be answered as one of a batch.
+    Batch,
+    /// To have its tokens counted.
+    Count,
 }
 
 /// A question that may be answered.
@@ -72,79 +74,6 @@ impl Asked {
     }
 }
 
-impl Refusal {
-    /// A refusal with the given status, `error.type` and message.
-    pub fn new(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
-        let (kind, message) = (kind.into(), message.into());
-        Self { status, kind, message, code: None, retry_after_seconds: None }
-    }
-
-    /// A request that is wrong in itself.
-    pub fn invalid(message: impl Into<String>) -> Self {
-        Self::new(400, "invalid_request_error", message)
-    }
-
-    /// Something that does not exist.
-    pub fn not_found(message: impl Into<String>) -> Self {
-        Self::new(404, "not_found_error", message)
-    }
-
-    /// A scripted failure; what is not given follows from the status.
-    pub fn scripted(
-        status: u16,
-        kind: Option<String>,
-        code: Option<String>,
-        retry_after_seconds: Option<u64>,
-    ) -> Self {
-        let (usual, message) = match status {
-            401 => ("authentication_error", "invalid x-api-key"),
-            402 => ("billing_error", "Your credit balance is too low"),
-            403 => ("permission_error", "Your API key may not use this resource"),
-            404 => ("not_found_error", "Not found"),
-            409 => ("conflict_error", "The request conflicts with another one"),
-            413 => ("request_too_large", "Request exceeds the maximum size"),
-            429 => ("rate_limit_error", "This request would exceed your rate limit"),
-            504 => ("timeout_error", "The request timed out"),
-            529 => ("overloaded_error", "Overloaded"),
-            400..=499 => ("invalid_request_error", "The request is invalid"),
-            _ => ("api_error", "Internal server error"),
-        };
-        let kind = kind.unwrap_or_else(|| usual.to_owned());
-        Self { code, retry_after_seconds, ..Self::new(status, kind, message) }
-    }
-
-    /// The status it is answered with.
-    pub fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// The body, also sent as the `error` event of a stream.
-    pub fn body(&self, request_id: &str) -> Value {
-        let mut error = json!({"type": self.kind, "message": self.message});
-        if let Some(code) = &self.code {
-            error["details"] = json!({"error_code": code});
-        }
-        json!({"type": "error", "error": error, "request_id": request_id})
-    }
-
-    /// The whole answer.
-    pub fn into_response(self, request_id: &str) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut response = (status, Json(self.body(request_id))).into_response();
-        mark(&mut response, request_id);
-        if let Some(seconds) = self.retry_after_seconds {
-            response.headers_mut().insert("retry-after", HeaderValue::from(seconds));
-        }
-        response
-    }
-}
-
-/// Gives an answer the id its request has in the journal.
-pub fn mark(response: &mut Response, request_id: &str) {
-    let value = HeaderValue::from_str(request_id).expect("an id is letters and digits");
-    response.headers_mut().insert("request-id", value);
-}
-
 /// The API version, once it is certain that the caller has a key and named one.
 pub fn check_headers(headers: &HeaderMap) -> Result<&'static str, Refusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
@@ -162,24 +91,42 @@ pub fn check_headers(headers: &HeaderMap) -> Result<&'static str, Refusal> {
     })
 }
 
-/// The question in this request, to be answered, or only counted.
-pub fn check(headers: &HeaderMap, body: Arc<Value>, counted: bool) -> Result<Asked, Refusal> {
+/// The question in this request.
+pub fn check(headers: &HeaderMap, body: Arc<Value>, purpose: Purpose) -> Result<Asked, Refusal> {
     let version = check_headers(headers)?;
+    check_content_type(headers)?;
+    check_question(headers, version, body, purpose)
+}
+
+/// Whether the body is sent as what it has to be.
+pub fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let kind = headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or("");
-    if !kind.to_ascii_lowercase().starts_with("application/json") {
-        return Err(Refusal::invalid("content-type: must be application/json"));
+    if kind.to_ascii_lowercase().starts_with("application/json") {
+        return Ok(());
     }
+    Err(Refusal::invalid("content-type: must be application/json"))
+}
+
+/// The question in this JSON, which came with these headers and this version of the API.
+pub fn check_question(
+    headers: &HeaderMap,
+    version: &str,
+    body: Arc<Value>,
+    purpose: Purpose,
+) -> Result<Asked, Refusal> {
+    let counted = purpose == Purpose::Count;
     let Some(fields) = body.as_object() else {
         return Err(Refusal::invalid("The request body is not valid JSON: expected an object"));
     };
-    check_names(headers, fields, counted)?;
+    check_names(headers, fields, purpose)?;
     let name = required(fields, "model")?;
     let Some(name) = name.as_str() else {
         return Err(Refusal::invalid("model: Input should be a valid string"));
     };
-    let max_tokens = if counted { u64::MAX } else { check_max_tokens(fields)? };
+    let max_tokens = if counted { u64::MAX } else { check_max_tokens(fields, purpose)? };
     required(fields, "messages")?;
     super::turn::check_turns(fields, version)?;
+    super::cache::check(&body)?;
     let model = find_model(name).ok_or_else(|| Refusal::not_found(format!("model: {name}")))?;
     if !counted && max_tokens > model.max_tokens {
         return Err(Refusal::invalid(format!(
@@ -194,6 +141,7 @@ pub fn check(headers: &HeaderMap, body: Arc<Value>, counted: bool) -> Result<Ask
         Some(_) => return Err(Refusal::invalid("stream: Input should be a valid boolean")),
     };
     check_settings(fields, model, version)?;
+    check_thinking(fields, model, max_tokens)?;
     super::turn::check_prefill(fields, model)?;
     Ok(Asked { model, max_tokens, stream, body })
 }
@@ -201,13 +149,16 @@ pub fn check(headers: &HeaderMap, body: Arc<Value>, counted: bool) -> Result<Ask
 fn check_names(
     headers: &HeaderMap,
     fields: &Map<String, Value>,
-    counted: bool,
+    purpose: Purpose,
 ) -> Result<(), Refusal> {
     let beta = headers.contains_key("anthropic-beta");
     for name in fields.keys() {
         let name = name.as_str();
+        if purpose == Purpose::Batch && NEVER_BATCHED.contains(&name) {
+            return Err(Refusal::invalid(format!("{name}: not supported in a batch")));
+        }
         let known = FIELDS.contains(&name)
-            || (!counted && ANSWER_FIELDS.contains(&name))
+            || (purpose != Purpose::Count && ANSWER_FIELDS.contains(&name))
             || (beta && BETA_FIELDS.contains(&name));
         if !known {
             return Err(Refusal::invalid(format!("{name}: Extra inputs are not permitted")));
@@ -220,12 +171,17 @@ fn required<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a Value,
     fields.get(name).ok_or_else(|| Refusal::invalid(format!("{name}: Field required")))
 }
 
-fn check_max_tokens(fields: &Map<String, Value>) -> Result<u64, Refusal> {
+/// None at all only warms the cache, for which nobody sends a batch.
+fn check_max_tokens(fields: &Map<String, Value>, purpose: Purpose) -> Result<u64, Refusal> {
     let value = required(fields, "max_tokens")?;
+    let least = u64::from(purpose == Purpose::Batch);
     match (value.as_u64(), value.as_i64()) {
         (None, None) => Err(Refusal::invalid("max_tokens: Input should be a valid integer")),
-        (Some(tokens), _) if tokens >= 1 => Ok(tokens),
-        _ => Err(Refusal::invalid("max_tokens: Input should be greater than or equal to 1")),
+        (Some(tokens), _) if tokens >= least => Ok(tokens),
+        _ => {
+            let message = format!("max_tokens: Input should be greater than or equal to {least}");
+            Err(Refusal::invalid(message))
+        }
     }
 }
 
@@ -238,12 +194,6 @@ fn check_settings(
     check_sampling(fields, model, version)?;
     let id = model.id;
     let kind = |name: &str| fields.get(name).map(|value| value["type"].as_str().unwrap_or(""));
-    if let Some(kind) = kind("thinking")
-        && !model.takes_thinking(kind)
-    {
-        let message = format!("thinking.type: \"{kind}\" is not supported for {id}");
-        return Err(Refusal::invalid(message));
-    }
     match kind("tool_choice") {
         None | Some("auto" | "none") => {}
         Some("any" | "tool") if model.takes_forced_tools() => {
@@ -272,7 +222,7 @@ fn check_settings(
         if model.takes_geography() { &["us", "global"] } else { &[] },
     )?;
     if let Some(config) = fields.get("output_config") {
-        check_output_config(config)?;
+        check_output_config(config, model)?;
     }
     let sequences = fields.get("stop_sequences").map(|value| value.as_array());
     match sequences {
@@ -323,12 +273,55 @@ fn check_choice(fields: &Map<String, Value>, name: &str, allowed: &[&str]) -> Re
     }
 }
 
-fn check_output_config(config: &Value) -> Result<(), Refusal> {
+/// How much the model may think, and whether it is shown.
+fn check_thinking(
+    fields: &Map<String, Value>,
+    model: &Model,
+    max_tokens: u64,
+) -> Result<(), Refusal> {
+    let Some(thinking) = fields.get("thinking") else { return Ok(()) };
+    let Some(fields) = thinking.as_object() else {
+        return Err(Refusal::invalid("thinking: Input should be an object"));
+    };
+    let kind = thinking["type"].as_str().unwrap_or("");
+    if !model.takes_thinking(kind) {
+        let message = format!("thinking.type: \"{kind}\" is not supported for {}", model.id);
+        return Err(Refusal::invalid(message));
+    }
+    let known: &[&str] = match kind {
+        "adaptive" => &["type", "display"],
+        "enabled" => &["type", "display", "budget_tokens"],
+        _ => &["type"],
+    };
+    if let Some(name) = fields.keys().find(|name| !known.contains(&name.as_str())) {
+        let message = format!("thinking.{kind}.{name}: Extra inputs are not permitted");
+        return Err(Refusal::invalid(message));
+    }
+    if !thinking["display"].is_null() {
+        check_choice(fields, "display", &["summarized", "omitted"])?;
+    }
+    match thinking["budget_tokens"].as_u64() {
+        _ if kind != "enabled" => Ok(()),
+        Some(budget) if (1024..max_tokens).contains(&budget) => Ok(()),
+        Some(1024..) => {
+            Err(Refusal::invalid("`max_tokens` must be greater than `thinking.budget_tokens`."))
+        }
+        _ => Err(Refusal::invalid(
+            "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        )),
+    }
+}
+
+fn check_output_config(config: &Value, model: &Model) -> Result<(), Refusal> {
     let Some(fields) = config.as_object() else {
         return Err(Refusal::invalid("output_config: Input should be an object"));
     };
     if let Some(name) = fields.keys().find(|name| !["effort", "format"].contains(&name.as_str())) {
         let message = format!("output_config.{name}: Extra inputs are not permitted");
+        return Err(Refusal::invalid(message));
+    }
+    if fields.contains_key("effort") && !model.takes_effort() {
+        let message = format!("output_config.effort: not supported for {}", model.id);
         return Err(Refusal::invalid(message));
     }
     check_choice(fields, "effort", &["low", "medium", "high", "xhigh", "max"])?;
@@ -338,6 +331,7 @@ fn check_output_config(config: &Value) -> Result<(), Refusal> {
                            \"schema\": {…}}";
             Err(Refusal::invalid(message))
         }
-        _ => Ok(()),
+        Some(format) => super::schema::check(&format["schema"]),
+        None => Ok(()),
     }
 }

@@ -16,8 +16,7 @@ use tokio::{task::yield_now, time::sleep};
 use super::{
     fault::{ModelFault, Strike},
     journal::{Open, Outcome},
-    message::{ModelRequest, hold},
-    request::Refusal,
+    receipt::{ModelRequest, hold},
 };
 
 /// How many letters one delta carries.
@@ -58,6 +57,10 @@ enum Delta<'m> {
     Text { text: &'m str },
     #[serde(rename = "citations_delta")]
     Citation { citation: &'m Value },
+    #[serde(rename = "thinking_delta")]
+    Thinking { thinking: &'m str },
+    #[serde(rename = "signature_delta")]
+    Signature { signature: &'m str },
     #[serde(rename = "input_json_delta")]
     InputJson { partial_json: &'m str },
 }
@@ -101,7 +104,7 @@ async fn next(mut play: Play) -> Option<(io::Result<Bytes>, Play)> {
     }
     if fault.error_after_events == sent {
         play.fail();
-        let refusal = Refusal::scripted(529, fault.error_type, fault.error_code, None);
+        let refusal = fault.refusal_with(529);
         let error = format!("event: error\ndata: {}\n\n", refusal.body(&play.request_id));
         return Some((Ok(Bytes::from(error)), play));
     }
@@ -181,6 +184,11 @@ impl Events {
                 }
                 None
             }
+            Some("thinking") => {
+                opening["thinking"] = json!("");
+                opening["signature"] = json!("");
+                None
+            }
             Some("server_tool_use") => {
                 opening["input"] = json!({});
                 Some(block["input"].to_string())
@@ -200,6 +208,11 @@ impl Events {
             pieces(text).for_each(|text| push(Delta::Text { text }));
             let citations = block["citations"].as_array().into_iter().flatten();
             citations.for_each(|citation| push(Delta::Citation { citation }));
+        }
+        if block["type"] == "thinking" {
+            let text = |name: &str| block[name].as_str().unwrap_or("");
+            pieces(text("thinking")).for_each(|thinking| push(Delta::Thinking { thinking }));
+            push(Delta::Signature { signature: text("signature") });
         }
         if let Some(input) = input {
             let input = iter::once("").chain(pieces(&input));
@@ -253,13 +266,17 @@ mod tests {
 
     use futures::StreamExt as _;
 
-    use super::super::{fault::Faults, journal::Journal};
+    use super::super::{
+        fault::{Door, Faults},
+        journal::Journal,
+    };
     use super::*;
 
     fn message() -> Value {
         let page = json!({"type": "web_search_result_location", "url": "https://example.org/"});
         json!({
             "content": [
+                {"type": "thinking", "thinking": "What is a picnic?", "signature": "c2ln"},
                 {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search",
                     "input": {"query": "picnics in May"}},
                 {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
@@ -285,7 +302,7 @@ mod tests {
     async fn chunks(fault: Value) -> Vec<Option<usize>> {
         let faults = Faults::default();
         faults.replace(json!({"model": fault})).unwrap();
-        let strike = faults.strike_model("");
+        let strike = faults.strike_model(Door::Message, "", chrono::DateTime::UNIX_EPOCH);
         let open = Arc::new(Journal::keeping(1)).open(ModelRequest::default());
         let body = body(message(), strike, open, "req_1".to_owned());
         let chunks = body.into_data_stream().map(|chunk| Some(data(&chunk.ok()?).len()));
@@ -298,10 +315,12 @@ mod tests {
         let joined = |field: &str| {
             events.iter().filter_map(|event| event["delta"][field].as_str()).collect::<String>()
         };
-        assert_eq!(joined("text"), message()["content"][2]["text"]);
-        assert_eq!(joined("partial_json"), message()["content"][0]["input"].to_string());
+        assert_eq!(joined("thinking"), message()["content"][0]["thinking"]);
+        assert_eq!(joined("signature"), message()["content"][0]["signature"]);
+        assert_eq!(joined("text"), message()["content"][3]["text"]);
+        assert_eq!(joined("partial_json"), message()["content"][1]["input"].to_string());
         let cited = events.iter().find(|event| event["delta"]["type"] == "citations_delta");
-        assert_eq!(cited.unwrap()["delta"]["citation"], message()["content"][2]["citations"][0]);
+        assert_eq!(cited.unwrap()["delta"]["citation"], message()["content"][3]["citations"][0]);
         let last = &events[events.len() - 2];
         assert_eq!(last["usage"]["output_tokens"], 9);
         assert_eq!(last["delta"]["stop_reason"], "end_turn");

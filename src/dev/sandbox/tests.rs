@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-struct Site {
-    url: String,
-    client: Client,
+/// A sandbox and who talks to it.
+pub(super) struct Site {
+    pub(super) url: String,
+    pub(super) client: Client,
     serving: JoinHandle<io::Result<()>>,
     stop: DropGuard,
 }
 
 impl Site {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -27,7 +28,7 @@ impl Site {
         Self { url, client, serving, stop: stop.drop_guard() }
     }
 
-    fn ask(&self, body: &Value) -> RequestBuilder {
+    pub(super) fn ask(&self, body: &Value) -> RequestBuilder {
         self.client
             .post(format!("{}/v1/messages", self.url))
             .header("x-api-key", "sk-secret")
@@ -40,18 +41,18 @@ impl Site {
         self.client.post(url).bearer_auth("token").json(body)
     }
 
-    async fn break_with(&self, script: Value) -> StatusCode {
+    pub(super) async fn break_with(&self, script: Value) -> StatusCode {
         let url = format!("{}/_sandbox/faults", self.url);
         self.client.post(url).json(&script).send().await.unwrap().status()
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub(super) async fn get(&self, path: &str) -> Value {
         let url = format!("{}{path}", self.url);
         self.client.get(url).send().await.unwrap().json().await.unwrap()
     }
 }
 
-fn question(more: &Value) -> Value {
+pub(super) fn question(more: &Value) -> Value {
     let text = "Name three risks of a Friday deployment.";
     let mut body = json!({"model": "claude-haiku-5-5", "max_tokens": 500,
         "messages": [{"role": "user", "content": text}]});
@@ -66,7 +67,7 @@ fn note(body: &str) -> Value {
         "type": "text", "text": {"body": body}, "biz_opaque_callback_data": "job:1"})
 }
 
-async fn refusal(response: Response) -> (u16, String, String) {
+pub(super) async fn refusal(response: Response) -> (u16, String, String) {
     let status = response.status().as_u16();
     let id = response.headers()["request-id"].to_str().unwrap().to_owned();
     let body: Value = response.json().await.unwrap();
@@ -131,7 +132,7 @@ async fn what_the_provider_refuses_is_refused_in_its_words() {
     let prefill = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]);
     for (more, status, message) in [
         (json!({"max_token": 5}), 400, "max_token: Extra inputs are not permitted"),
-        (json!({"max_tokens": 0}), 400, "max_tokens: Input should be greater than or equal to 1"),
+        (json!({"max_tokens": -1}), 400, "max_tokens: Input should be greater than or equal to 0"),
         (json!({"model": "claude-9"}), 404, "model: claude-9"),
         (json!({"temperature": 1.0}), 400, "temperature: "),
         (json!({"messages": []}), 400, "messages: at least one message is required"),
@@ -300,4 +301,45 @@ async fn models_are_listed_in_pages_and_tokens_are_counted() {
     let request = site.client.post(url).bearer_auth("k").header("anthropic-version", "2026-10-21");
     let counted: Value = request.json(&body).send().await.unwrap().json().await.unwrap();
     assert!(counted["input_tokens"].as_u64() > Some(5));
+}
+
+#[tokio::test]
+async fn what_was_asked_before_is_read_from_the_cache_also_in_a_stream() {
+    let site = Site::open().await;
+    let system = json!([{"type": "text", "text": "Be brief. ".repeat(400),
+        "cache_control": {"type": "ephemeral", "ttl": "1h"}}]);
+    let asked = question(&json!({"system": system}));
+    let usage = async |body: &Value| {
+        let message: Value = site.ask(body).send().await.unwrap().json().await.unwrap();
+        message["usage"].clone()
+    };
+    let mut warm = asked.clone();
+    warm["max_tokens"] = json!(0);
+    let (written, read) = (usage(&warm).await, usage(&asked).await);
+    assert_eq!(written["output_tokens"], 0);
+    assert_eq!(written["cache_creation"]["ephemeral_1h_input_tokens"], 1000);
+    assert_eq!(written["cache_creation_input_tokens"], 1000);
+    assert_eq!(read["cache_read_input_tokens"], 1000);
+    assert_eq!(read["input_tokens"], written["input_tokens"]);
+    assert!(read["input_tokens"].as_u64() < Some(30));
+    let mut streamed = asked.clone();
+    streamed["stream"] = json!(true);
+    let events = events(&site.ask(&streamed).send().await.unwrap().text().await.unwrap());
+    assert_eq!(events[0]["message"]["usage"]["cache_read_input_tokens"], 1000);
+}
+
+#[tokio::test]
+async fn thinking_is_streamed_and_comes_back_only_as_it_was() {
+    let site = Site::open().await;
+    let model = "claude-opus-5-5";
+    let thinking = json!({"type": "adaptive", "display": "summarized"});
+    let asked = question(&json!({"model": model, "thinking": thinking}));
+    let message: Value = site.ask(&asked).send().await.unwrap().json().await.unwrap();
+    assert_eq!(message["content"][0]["type"], "thinking");
+    let turns = json!([asked["messages"][0], {"role": "assistant", "content": message["content"]},
+        asked["messages"][0]]);
+    let mut again = question(&json!({"model": model, "messages": turns}));
+    assert_eq!(site.ask(&again).send().await.unwrap().status(), 200);
+    again["messages"][1]["content"][0]["thinking"] = json!("something else");
+    assert_eq!(site.ask(&again).send().await.unwrap().status(), 400);
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{catalog::Model, reply::encrypted_content, request::Refusal};
+use super::{catalog::Model, refusal::Refusal, reply::encrypted_content};
 
 /// Checks system, messages and tools.
 pub fn check_turns(fields: &Map<String, Value>, version: &str) -> Result<(), Refusal> {
@@ -126,8 +126,8 @@ fn check_block(block: &Value, path: &str, role: &str, version: &str) -> Result<(
             }
         }
         "document" | "image" | "search_result" | "tool_result" if role == "user" => Ok(()),
+        "thinking" if role == "assistant" => check_thought(block, path),
         "document"
-        | "thinking"
         | "redacted_thinking"
         | "tool_use"
         | "server_tool_use"
@@ -140,6 +140,25 @@ fn check_block(block: &Value, path: &str, role: &str, version: &str) -> Result<(
             "{path}.type: Input tag '{other}' is not permitted in a {role} message"
         ))),
     }
+}
+
+/// Thinking that was shown comes back with the signature of just that; else only the signature does.
+fn check_thought(block: &Value, path: &str) -> Result<(), Refusal> {
+    let Some(text) = block["thinking"].as_str() else {
+        return Err(Refusal::invalid(format!("{path}.thinking: Field required")));
+    };
+    let Some(signature) = block["signature"].as_str() else {
+        return Err(Refusal::invalid(format!("{path}.signature: Field required")));
+    };
+    let fits = if text.is_empty() {
+        signature.len() == encrypted_content("").len()
+    } else {
+        signature == encrypted_content(text)
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Refusal::invalid(format!("{path}: Invalid `signature` in `thinking` block")))
 }
 
 fn check_text(block: &Value, path: &str) -> Result<(), Refusal> {
