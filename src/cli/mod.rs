@@ -29,6 +29,8 @@ pub mod get;
 
 pub mod list;
 
+pub mod usage;
+
 pub mod control;
 
 pub mod json;
@@ -62,6 +64,7 @@ enum Command {
     Watch(watch::WatchArgs),
     Get(get::GetArgs),
     List(list::ListArgs),
+    Usage(usage::UsageArgs),
     Pause(control::PauseArgs),
     Resume(control::ResumeArgs),
     Cancel(control::CancelArgs),
@@ -97,6 +100,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Watch(args) => Box::pin(until_interrupted(watch::run(args))).await,
         Command::Get(args) => Box::pin(until_interrupted(get::run(args))).await,
         Command::List(args) => Box::pin(until_interrupted(list::run(args))).await,
+        Command::Usage(args) => Box::pin(until_interrupted(usage::run(args))).await,
         Command::Pause(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Resume(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Cancel(args) => Box::pin(until_interrupted(args.run())).await,

@@ -39,6 +39,8 @@ pub mod job;
 
 pub mod list;
 
+pub mod usage;
+
 pub mod outbox;
 
 pub mod sweep;

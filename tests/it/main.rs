@@ -65,6 +65,8 @@ mod watch_many;
 
 mod list;
 
+mod usage;
+
 mod input;
 
 mod command;
