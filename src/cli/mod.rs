@@ -31,6 +31,8 @@ pub mod list;
 
 pub mod usage;
 
+pub mod prices;
+
 pub mod control;
 
 pub mod json;
@@ -73,6 +75,7 @@ enum Command {
     Approve(control::DecideArgs),
     /// Decide the pending approval: end the job
     Reject(control::DecideArgs),
+    Prices(prices::PricesArgs),
 }
 
 /// Parses the command line, runs the command, and says how it ended.
@@ -107,6 +110,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Retry(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Approve(args) => Box::pin(until_interrupted(args.approve())).await,
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
+        Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
     }
 }
 

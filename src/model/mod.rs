@@ -25,12 +25,14 @@ mod error;
 
 mod prices;
 
+mod price_file;
+
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::NaiveDate;
@@ -40,6 +42,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 pub use self::call::{Call, MAX_CONTINUATIONS, Role, Turn, WebSearch};
 pub use self::error::{ModelError, Retry};
+pub use self::price_file::{Change, LeftOut, ListedPrice, PriceFile, PriceFileError};
 pub use self::prices::{Prices, PricesError};
 pub use self::reply::{Partial, Reply, Seen};
 use crate::domain::money::{ServiceTier, Usage, Usd};
@@ -83,7 +86,8 @@ struct Inner {
     api_key: Option<HeaderValue>,
     version: HeaderValue,
     web_search_tool: String,
-    prices: Prices,
+    /// Read at every answer, and replaced as a whole.
+    prices: RwLock<Arc<Prices>>,
 }
 
 /// `ModelSetupError` says why the client could not be made from its settings.
@@ -129,7 +133,7 @@ impl Model {
             api_key: api_key_header(settings.api_key.as_ref())?,
             version: settings.version.parse().map_err(ModelSetupError::Version)?,
             web_search_tool: settings.web_search_tool,
-            prices: Prices::default_list()?,
+            prices: RwLock::new(Arc::new(Prices::default_list()?)),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -147,7 +151,19 @@ impl Model {
         tier: ServiceTier,
         on: NaiveDate,
     ) -> Option<Usd> {
-        self.inner.prices.find_price(model, on)?.cost(usage, tier)
+        self.prices().find_price(model, on)?.cost(usage, tier)
+    }
+
+    /// The prices in force.
+    pub fn prices(&self) -> Arc<Prices> {
+        let prices = self.inner.prices.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&prices)
+    }
+
+    /// Puts other prices in force, for every clone of the client.
+    pub fn replace_prices(&self, prices: Prices) {
+        let mut inner = self.inner.prices.write().unwrap_or_else(PoisonError::into_inner);
+        *inner = Arc::new(prices);
     }
 }
 

@@ -41,6 +41,8 @@ pub mod list;
 
 pub mod usage;
 
+pub mod price;
+
 pub mod outbox;
 
 pub mod sweep;

@@ -67,6 +67,8 @@ mod list;
 
 mod usage;
 
+mod price;
+
 mod input;
 
 mod command;
