@@ -75,7 +75,7 @@ impl PriceFile {
     pub fn read(text: &str, today: NaiveDate) -> Result<Self, PriceFileError> {
         let whole: &RawValue = serde_json::from_str(text)?;
         let mut file = match genai::providers(whole.get())? {
-            Some(providers) => genai::read(&providers, today)?,
+            Some(providers) => genai::read(&providers, today),
             None => litellm::read(whole.get(), today)?,
         };
         if file.prices.is_empty() && file.left_out.is_empty() {

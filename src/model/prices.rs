@@ -41,6 +41,7 @@ impl Prices {
     }
 
     /// The same list with these prices before what ships, and none of those that were imported before.
+    #[must_use]
     pub fn with_imported(&self, imported: impl IntoIterator<Item = (String, Price)>) -> Self {
         let shipped = Arc::clone(&self.shipped);
         Self { shipped, imported: histories(imported) }

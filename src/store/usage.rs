@@ -10,6 +10,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{DateTime, Utc};
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
 
 use super::job::Spent;
 use super::list::Selector;
@@ -114,7 +115,7 @@ impl UsageReport {
         let rank = match self.group_by {
             Grouping::Day => Decimal::ZERO,
             Grouping::Model | Grouping::Label | Grouping::Job | Grouping::None => {
-                -line.spent.cost_usd.as_decimal()
+                Decimal::ZERO - line.spent.cost_usd.as_decimal()
             }
         };
         Place { as_of: self.as_of, group_by: self.group_by, rank, key: line.key.clone() }
@@ -124,9 +125,6 @@ impl UsageReport {
 impl Store {
     /// A page of a report, with the sum over all of it.
     pub async fn usage(&self, query: &UsageQuery) -> Result<UsageReport, StoreError> {
-        let statuses: Vec<String> = query.selector.statuses.iter().map(Word::word).collect();
-        let labels = serde_json::to_value(&query.selector.labels).unwrap_or_default();
-        let after = query.after.as_ref();
         let mut tx = self.snapshot().await?;
         // It reads much at once, which is planned otherwise than looks by key, and may take longer than they.
         sqlx::raw_sql(
@@ -137,69 +135,7 @@ impl Store {
         )
         .execute(&mut *tx)
         .await?;
-        let rows = sqlx::query_as!(
-            Row,
-            r#"-- usage
-            -- cross-shard: a report adds up the calls of every shard
-            with moment as (select coalesce($1, longhaul.now()) as as_of),
-            span as (
-              select as_of, least(coalesce($3, as_of), as_of) as before_at,
-                coalesce($2, least(coalesce($3, as_of), as_of) - interval '30 days') as from_at
-              from moment
-            ),
-            call as (
-              -- How a call ended that was settled later was not known at that moment.
-              select case $4::text when 'day' then to_char(m.started_at at time zone 'UTC', 'YYYY-MM-DD')
-                  when 'model' then m.model when 'label' then coalesce(s.labels ->> $5, '')
-                  when 'job' then m.job_id else '' end collate "C" as key,
-                case when m.settled_at > (select as_of from span) then 'started' else m.outcome end as outcome,
-                case when m.settled_at > (select as_of from span) then null else m.cost_usd end as cost_usd,
-                case when m.settled_at > (select as_of from span) then null else m.usage end as usage
-              from longhaul.model_call m
-              left join longhaul.job j on j.shard = m.shard and j.job_id = m.job_id
-              left join longhaul.job_spec s on s.shard = m.shard and s.job_id = m.job_id
-              where m.started_at >= (select from_at from span) and m.started_at < (select before_at from span)
-                and ($6::text[] = '{}' or j.status = any($6))
-                and ($7::jsonb = '{}' or s.labels @> $7)
-            ),
-            line as (
-              -- The sum over everything is a group as well, and is there also where nothing else is.
-              select key, grouping(key) as is_total, count(*) as calls, coalesce(sum(cost_usd), 0) as cost_usd,
-                case $4 when 'day' then 0 else -coalesce(sum(cost_usd), 0) end as rank,
-                count(*) filter (where cost_usd is null and outcome <> 'started') as unpriced_calls,
-                count(*) filter (where outcome = 'lost') as lost_calls,
-                coalesce(sum((usage ->> 'input_tokens')::bigint), 0) as input_tokens,
-                coalesce(sum((usage ->> 'output_tokens')::bigint), 0) as output_tokens,
-                coalesce(sum((usage ->> 'cache_write_5m_tokens')::bigint), 0) as cache_write_5m_tokens,
-                coalesce(sum((usage ->> 'cache_write_1h_tokens')::bigint), 0) as cache_write_1h_tokens,
-                coalesce(sum((usage ->> 'cache_read_tokens')::bigint), 0) as cache_read_tokens,
-                coalesce(sum((usage ->> 'web_searches')::bigint), 0) as web_searches
-              from call group by grouping sets ((key), ())
-            )
-            select l.key, l.calls as "calls!", l.cost_usd as "cost_usd!", l.unpriced_calls as "unpriced_calls!",
-              l.lost_calls as "lost_calls!", l.input_tokens::bigint as "input_tokens!",
-              l.output_tokens::bigint as "output_tokens!", l.cache_write_5m_tokens::bigint as "cache_write_5m_tokens!",
-              l.cache_write_1h_tokens::bigint as "cache_write_1h_tokens!",
-              l.cache_read_tokens::bigint as "cache_read_tokens!", l.web_searches::bigint as "web_searches!",
-              span.as_of as "as_of!", span.from_at as "from_at!", span.before_at as "before_at!"
-            from line l cross join span
-            where l.is_total = 1 or $8::numeric is null or (l.rank, l.key) > ($8, $9::text collate "C")
-            -- The sum is one more row, and one beyond the page tells whether there is a next one.
-            order by l.is_total desc, l.rank, l.key
-            limit $10::bigint + 2"#,
-            after.map(|place| place.as_of),
-            query.from_at,
-            query.before_at,
-            query.group_by.word(),
-            query.label_key,
-            &statuses,
-            labels,
-            after.map(|place| place.rank),
-            after.map(|place| place.key.as_str()),
-            query.limit,
-        )
-        .fetch_all(&mut *tx)
-        .await?;
+        let rows = read(&mut tx, query).await?;
         tx.commit().await?;
         report(rows, query.group_by)
     }
@@ -221,6 +157,76 @@ struct Row {
     as_of: DateTime<Utc>,
     from_at: DateTime<Utc>,
     before_at: DateTime<Utc>,
+}
+
+async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<Row>, StoreError> {
+    let statuses: Vec<String> = query.selector.statuses.iter().map(Word::word).collect();
+    let labels = serde_json::to_value(&query.selector.labels).unwrap_or_default();
+    let after = query.after.as_ref();
+    let rows = sqlx::query_as!(
+        Row,
+        r#"-- usage
+        -- cross-shard: a report adds up the calls of every shard
+        with moment as (select coalesce($1, longhaul.now()) as as_of),
+        span as (
+          select as_of, least(coalesce($3, as_of), as_of) as before_at,
+            coalesce($2, least(coalesce($3, as_of), as_of) - interval '30 days') as from_at
+          from moment
+        ),
+        call as (
+          -- How a call ended that was settled later was not known at that moment.
+          select case $4::text when 'day' then to_char(m.started_at at time zone 'UTC', 'YYYY-MM-DD')
+              when 'model' then m.model when 'label' then coalesce(s.labels ->> $5, '')
+              when 'job' then m.job_id else '' end collate "C" as key,
+            case when m.settled_at > (select as_of from span) then 'started' else m.outcome end as outcome,
+            case when m.settled_at > (select as_of from span) then null else m.cost_usd end as cost_usd,
+            case when m.settled_at > (select as_of from span) then null else m.usage end as usage
+          from longhaul.model_call m
+          left join longhaul.job j on j.shard = m.shard and j.job_id = m.job_id
+          left join longhaul.job_spec s on s.shard = m.shard and s.job_id = m.job_id
+          where m.started_at >= (select from_at from span) and m.started_at < (select before_at from span)
+            and ($6::text[] = '{}' or j.status = any($6))
+            and ($7::jsonb = '{}' or s.labels @> $7)
+        ),
+        line as (
+          -- The sum over everything is a group as well, and is there also where nothing else is.
+          select key, grouping(key) as is_total, count(*) as calls, coalesce(sum(cost_usd), 0) as cost_usd,
+            case $4 when 'day' then 0 else -coalesce(sum(cost_usd), 0) end as rank,
+            count(*) filter (where cost_usd is null and outcome <> 'started') as unpriced_calls,
+            count(*) filter (where outcome = 'lost') as lost_calls,
+            coalesce(sum((usage ->> 'input_tokens')::bigint), 0) as input_tokens,
+            coalesce(sum((usage ->> 'output_tokens')::bigint), 0) as output_tokens,
+            coalesce(sum((usage ->> 'cache_write_5m_tokens')::bigint), 0) as cache_write_5m_tokens,
+            coalesce(sum((usage ->> 'cache_write_1h_tokens')::bigint), 0) as cache_write_1h_tokens,
+            coalesce(sum((usage ->> 'cache_read_tokens')::bigint), 0) as cache_read_tokens,
+            coalesce(sum((usage ->> 'web_searches')::bigint), 0) as web_searches
+          from call group by grouping sets ((key), ())
+        )
+        select l.key, l.calls as "calls!", l.cost_usd as "cost_usd!", l.unpriced_calls as "unpriced_calls!",
+          l.lost_calls as "lost_calls!", l.input_tokens::bigint as "input_tokens!",
+          l.output_tokens::bigint as "output_tokens!", l.cache_write_5m_tokens::bigint as "cache_write_5m_tokens!",
+          l.cache_write_1h_tokens::bigint as "cache_write_1h_tokens!",
+          l.cache_read_tokens::bigint as "cache_read_tokens!", l.web_searches::bigint as "web_searches!",
+          span.as_of as "as_of!", span.from_at as "from_at!", span.before_at as "before_at!"
+        from line l cross join span
+        where l.is_total = 1 or $8::numeric is null or (l.rank, l.key) > ($8, $9::text collate "C")
+        -- The sum is one more row, and one beyond the page tells whether there is a next one.
+        order by l.is_total desc, l.rank, l.key
+        limit $10::bigint + 2"#,
+        after.map(|place| place.as_of),
+        query.from_at,
+        query.before_at,
+        query.group_by.word(),
+        query.label_key,
+        &statuses,
+        labels,
+        after.map(|place| place.rank),
+        after.map(|place| place.key.as_str()),
+        query.limit,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows)
 }
 
 fn report(rows: Vec<Row>, group_by: Grouping) -> Result<UsageReport, StoreError> {
@@ -271,6 +277,7 @@ mod tests {
             assert_eq!(Place::parse(&place.token(), group_by), Some(place.clone()));
             assert_eq!(Place::parse(&place.token(), Grouping::Day), None);
         }
+        assert_eq!((Decimal::ZERO - Decimal::ZERO).to_string(), "0", "not -0, which is no number");
         for bad in ["", "!", "bm90IGEgcGxhY2U", "MTIz"] {
             assert_eq!(Place::parse(bad, Grouping::Day), None, "{bad:?}");
         }

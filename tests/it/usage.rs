@@ -217,6 +217,22 @@ async fn pages_are_stable_while_calls_are_added_and_settled() {
     assert_eq!(rows.last().unwrap().key, "held", "what it cost was not known then");
     let now = usage(&rig, by(UsageGrouping::Job)).await;
     assert_eq!(now.rows.len(), 10);
+    // A page may end anywhere, also between two that cost the same, or nothing.
+    rig.sandbox.break_model(json!({"status": 400})).await;
+    for job_id in ["free-1", "free-2", "free-3"] {
+        rig.submit(asked(job_id, OPUS, None)).await;
+        rig.settled_as(job_id, JobStatus::Failed).await;
+    }
+    rig.db.shift_clock(60).await;
+    let now = usage(&rig, by(UsageGrouping::Job)).await;
+    assert_eq!(keys(&now.rows[10..]), ["free-1", "free-2", "free-3"]);
+    let mut request = GetUsageRequest { page_size: 1, ..by(UsageGrouping::Job) };
+    for row in &now.rows {
+        let page = try_usage(&rig, request.clone()).await.unwrap();
+        assert_eq!(page.rows, std::slice::from_ref(row));
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(request.page_token, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -104,10 +104,7 @@ pub(super) fn providers(whole: &str) -> Result<Option<Vec<Provider<'_>>>, PriceF
     Ok(Some(serde_json::from_str(providers.get())?))
 }
 
-pub(super) fn read(
-    providers: &[Provider<'_>],
-    today: NaiveDate,
-) -> Result<PriceFile, PriceFileError> {
+pub(super) fn read(providers: &[Provider<'_>], today: NaiveDate) -> PriceFile {
     let mut file = PriceFile::of("genai-prices");
     let ours = providers.iter().filter(|provider| provider.id == "anthropic");
     for model in ours.flat_map(|provider| &provider.models) {
@@ -120,7 +117,7 @@ pub(super) fn read(
             file.add(&id, found.clone());
         }
     }
-    Ok(file)
+    file
 }
 
 impl Clause {
@@ -140,16 +137,16 @@ fn history(model: &Model<'_>, today: NaiveDate) -> Result<Vec<(NaiveDate, Price)
         let prices = serde_json::from_str(model.prices.get()).map_err(unreadable)?;
         vec![Conditional { constraint: None, prices }]
     };
-    let mut history = Vec::new();
-    for one in &listed {
-        let day = one.constraint.map(start).transpose()?;
-        let price = price(model, &one.prices, day.unwrap_or(today))?;
-        history.push((day, price));
-    }
-    // What has no day is over where another has begun, and its own begin is not known.
-    let is_over = history.iter().any(|(day, _)| day.is_some_and(|day| day <= today));
-    let known = history.into_iter().filter(|(day, _)| day.is_some() || !is_over);
-    Ok(known.map(|(day, price)| (day.unwrap_or(today), price)).collect())
+    let days = listed.iter().map(|one| one.constraint.map(start).transpose());
+    let days: Vec<Option<NaiveDate>> = days.collect::<Result<_, _>>()?;
+    // What has no day is over where another has begun; its own begin is not known, and nobody needs it any more.
+    let is_over = days.iter().flatten().any(|day| *day <= today);
+    let known = listed.iter().zip(days).filter(|(_, day)| day.is_some() || !is_over);
+    let history = known.map(|(one, day)| {
+        let valid_from = day.unwrap_or(today);
+        Ok((valid_from, price(model, &one.prices, valid_from)?))
+    });
+    history.collect()
 }
 
 fn start(constraint: Constraint) -> Result<NaiveDate, String> {

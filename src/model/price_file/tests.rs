@@ -97,6 +97,24 @@ fn a_list_before_its_first_day_holds_from_today() {
 }
 
 #[test]
+fn a_price_that_is_over_need_not_be_understood() {
+    let flat = r#""input_mtok": 2, "cache_write_mtok": 2, "cache_write_1h_mtok": 2, "cache_read_mtok": 2, "output_mtok": 2"#;
+    let list = |start: &str, batch: &str| {
+        let half = flat.replace('2', batch);
+        format!(
+            r#"[{{"id": "anthropic", "models": [{{"id": "m", "prices": [
+              {{"prices": {{"input_mtok": 1}}}},
+              {{"constraint": {{"start_date": "{start}"}}, "prices": {{{flat}}}}}
+            ], "price_variants": [{{"when": {{"processing": "batch"}}, "prices": {{{half}}}}}]}}]}}]"#
+        )
+    };
+    assert_eq!(read(&list("2026-11-30", "1")).prices.len(), 1);
+    assert_eq!(left_out(&read(&list("2026-12-01", "1")))[0].1, "cache_write_5m_mtok is missing");
+    let third = "its price in batches is not half of the price";
+    assert_eq!(left_out(&read(&list("2026-11-30", "0.7"))), [("m", third)]);
+}
+
+#[test]
 fn the_list_of_providers_may_have_a_name() {
     let named = format!(r#"{{"version": 3, "providers": {GENAI}}}"#);
     assert_eq!(read(&named).prices, read(GENAI).prices);
