@@ -143,9 +143,13 @@ fn lines(report: &GetUsageResponse, by: &Grouping, wide: usize, paint: Paint) ->
     };
     let header =
         [what, ">CALLS", ">INPUT", ">CACHE WRITE", ">CACHE READ", ">OUTPUT", ">SEARCHES", ">COST"];
-    let rows =
-        report.rows.iter().filter(|_| !what.is_empty()).map(|row| cells(&name(row, by), row));
-    let rows: Vec<Vec<String>> = rows.chain([cells("total", &total)]).collect();
+    let places = places_of(report.rows.iter().chain([&total]));
+    let rows = report
+        .rows
+        .iter()
+        .filter(|_| !what.is_empty())
+        .map(|row| cells(&name(row, by), row, places));
+    let rows: Vec<Vec<String>> = rows.chain([cells("total", &total, places)]).collect();
     let table = render::table(&header, &rows, Paint::plain());
     let last = table.len() - 1;
     let painted = table.iter().enumerate().map(|(index, line)| {
@@ -160,7 +164,7 @@ fn lines(report: &GetUsageResponse, by: &Grouping, wide: usize, paint: Paint) ->
     std::iter::once(paint.dim(&clip(&span, wide))).chain(painted).chain(notes).collect()
 }
 
-fn cells(name: &str, row: &UsageRow) -> Vec<String> {
+fn cells(name: &str, row: &UsageRow, places: usize) -> Vec<String> {
     let usage = row.usage.unwrap_or_default();
     vec![
         name.to_owned(),
@@ -170,8 +174,21 @@ fn cells(name: &str, row: &UsageRow) -> Vec<String> {
         thousands(usage.cache_read_tokens),
         thousands(usage.output_tokens),
         thousands(usage.web_searches.into()),
-        money(&row.cost_usd, row.unpriced_calls),
+        cost(row, places),
     ]
+}
+
+/// As many places as the finest of the costs needs, so that their points stand below each other.
+fn places_of<'a>(rows: impl Iterator<Item = &'a UsageRow>) -> usize {
+    let places =
+        rows.map(|row| money(&row.cost_usd, 0).split_once('.').map_or(0, |(_, cents)| cents.len()));
+    places.max().unwrap_or_default()
+}
+
+fn cost(row: &UsageRow, places: usize) -> String {
+    let cost = money(&row.cost_usd, row.unpriced_calls);
+    let (dollars, cents) = cost.split_once('.').unwrap_or((&cost, ""));
+    if cents.is_empty() { cost } else { format!("{dollars}.{cents:0<places$}") }
 }
 
 fn name(row: &UsageRow, by: &Grouping) -> String {
@@ -188,7 +205,7 @@ fn notes(total: &UsageRow) -> Vec<String> {
     if total.unpriced_calls > 0 {
         let unpriced = thousands(total.unpriced_calls.into());
         notes.push(format!(
-            "calls without a known cost: {unpriced}; where there is one, a cost is ≥"
+            "calls without a known cost: {unpriced}; a cost with ≥ is at least that much"
         ));
     }
     if total.lost_calls > 0 {
@@ -271,9 +288,9 @@ mod tests {
                 "calls begun from 2026-11-29 00:00 to 2026-12-01 00:00 UTC",
                 "MODEL              CALLS  INPUT  CACHE WRITE  CACHE READ  OUTPUT  SEARCHES       COST",
                 "claude-sonnet-5-5     12  1,200            0           5      34         0    $0.2304",
-                "其他                   1  1,200            0           5      34         0    ≥ $0.00",
+                "其他                   1  1,200            0           5      34         0  ≥ $0.0000",
                 "total                 13  1,200            0           5      34         0  ≥ $0.2304",
-                "calls without a known cost: 1; where there is one, a cost is ≥",
+                "calls without a known cost: 1; a cost with ≥ is at least that much",
                 "calls whose server died before their end was known: 1",
             ]
         );
