@@ -115,6 +115,13 @@ pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
     if reader.mistakes.is_empty() { Ok(settings) } else { Err(ConfigError(reader.mistakes)) }
 }
 
+/// What the environment says about the database alone.
+pub fn database() -> Result<StoreSettings, ConfigError> {
+    let mut reader = Reader { find: variable, mistakes: Vec::new() };
+    let store = reader.store();
+    if reader.mistakes.is_empty() { Ok(store) } else { Err(ConfigError(reader.mistakes)) }
+}
+
 /// Whether the environment names a database.
 pub fn names_a_database() -> bool {
     ["LONGHAUL_DATABASE_URL", "LONGHAUL_DATABASE_URL_FILE", "DATABASE_URL", "DATABASE_URL_FILE"]

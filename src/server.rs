@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::engine::executor::Executor;
 use crate::engine::gauge::Gauger;
 use crate::engine::lease::LeaseKeeper;
+use crate::engine::price::PriceReader;
 use crate::engine::sweeper::Sweeper;
 use crate::model::Model;
 use crate::notify::Notifier;
@@ -57,6 +58,7 @@ impl Server {
         let executor =
             Executor::new(store.clone(), model.clone(), settings, lease.clone(), stop.clone());
         let lister = model.clone();
+        let prices = PriceReader::new(store.clone(), model.clone());
         let engine = Engine::new(store.clone(), model, executor.clone(), config.engine.clone());
         let mut server = Self {
             grpc_addr,
@@ -71,7 +73,7 @@ impl Server {
         server.serve(grpc, http, engine, &config);
         tracing::info!(grpc = %grpc_addr, http = %http_addr, "listening");
         store.open_when_it_answers().await.context("could not open the database")?;
-        server.run_loops(lease, executor, &config).await?;
+        server.run_loops(lease, executor, prices, &config).await?;
         server.spawn("list of models", |stop| async move { lister.keep_catalog(stop).await });
         Ok(server)
     }
@@ -97,6 +99,7 @@ impl Server {
         &mut self,
         lease: LeaseKeeper,
         executor: Executor,
+        prices: PriceReader,
         config: &Config,
     ) -> Result<()> {
         let store = &self.store;
@@ -109,7 +112,9 @@ impl Server {
         // From its first job on, its death is to be noticed; where it cannot be, the lease has to do.
         let _ = tokio::time::timeout(Duration::from_secs(1), store.presence().settled()).await;
 
-        // It may have gone away again.
+        // Nothing is asked before it is known what it costs; it may have gone away again.
+        let read = store.when_it_answers(async || prices.run_once().await.map(|_count| ())).await;
+        read.context("could not read the imported prices")?;
         let registered = store.when_it_answers(|| lease.register()).await;
         registered.context("could not register the executor")?;
         let sweeper = Sweeper::new(store.clone(), config.engine.sweep);
@@ -128,6 +133,7 @@ impl Server {
         self.spawn("renewal", |_| async move { lease.run(renewing).await });
         self.spawn("comparison", |_| async move { comparer.compare(comparing).await });
         self.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
+        self.spawn("prices", |stop| async move { prices.run(stop).await });
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });

@@ -98,8 +98,9 @@ mod tests {
     use crate::{
         cli::client::connect,
         rpc::proto::{
-            ControlRequest, ControlResponse, Event, GetJobRequest, GetJobResponse, Job,
-            ListJobsRequest, ListJobsResponse, SubmitJobRequest, SubmitJobResponse,
+            ControlRequest, ControlResponse, Event, GetJobRequest, GetJobResponse, GetUsageRequest,
+            GetUsageResponse, Job, ListJobsRequest, ListJobsResponse, SubmitJobRequest,
+            SubmitJobResponse,
             job_service_server::{JobService, JobServiceServer},
         },
     };
@@ -163,6 +164,13 @@ mod tests {
             &self,
             _: Request<ListJobsRequest>,
         ) -> Result<Response<ListJobsResponse>, Status> {
+            Err(Status::unimplemented(""))
+        }
+
+        async fn get_usage(
+            &self,
+            _: Request<GetUsageRequest>,
+        ) -> Result<Response<GetUsageResponse>, Status> {
             Err(Status::unimplemented(""))
         }
     }

@@ -99,7 +99,8 @@ fn citation(citation: &Citation) -> Value {
     json!({"url": citation.url, "title": citation.title, "cited_text": citation.cited_text})
 }
 
-fn usage(usage: &Usage) -> Value {
+/// What calls used.
+pub fn usage(usage: &Usage) -> Value {
     json!({
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

@@ -106,13 +106,15 @@ fn row(job: &Job) -> Vec<String> {
     ]
 }
 
-fn status(text: &str) -> Result<JobStatus, String> {
+/// Reads a status.
+pub(super) fn status(text: &str) -> Result<JobStatus, String> {
     word::find_job_status(text).ok_or_else(|| {
         "use queued, running, awaiting_approval, paused, completed, failed or cancelled".to_owned()
     })
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
+/// Reads a label and its value.
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     pair.map(|(key, value)| (key.to_owned(), value.to_owned()))
         .ok_or_else(|| "a label is KEY=VALUE".to_owned())

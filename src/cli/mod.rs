@@ -29,6 +29,10 @@ pub mod get;
 
 pub mod list;
 
+pub mod usage;
+
+pub mod prices;
+
 pub mod control;
 
 pub mod json;
@@ -62,6 +66,7 @@ enum Command {
     Watch(watch::WatchArgs),
     Get(get::GetArgs),
     List(list::ListArgs),
+    Usage(usage::UsageArgs),
     Pause(control::PauseArgs),
     Resume(control::ResumeArgs),
     Cancel(control::CancelArgs),
@@ -70,6 +75,7 @@ enum Command {
     Approve(control::DecideArgs),
     /// Decide the pending approval: end the job
     Reject(control::DecideArgs),
+    Prices(prices::PricesArgs),
 }
 
 /// Parses the command line, runs the command, and says how it ended.
@@ -97,12 +103,14 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Watch(args) => Box::pin(until_interrupted(watch::run(args))).await,
         Command::Get(args) => Box::pin(until_interrupted(get::run(args))).await,
         Command::List(args) => Box::pin(until_interrupted(list::run(args))).await,
+        Command::Usage(args) => Box::pin(until_interrupted(usage::run(args))).await,
         Command::Pause(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Resume(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Cancel(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Retry(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Approve(args) => Box::pin(until_interrupted(args.approve())).await,
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
+        Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
     }
 }
 

@@ -205,7 +205,8 @@ fn moment(at: Option<&Timestamp>) -> Option<DateTime<Local>> {
     Some(utc.with_timezone(&Local))
 }
 
-fn thousands(count: i64) -> String {
+/// A count with commas between its thousands.
+pub fn thousands(count: i64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -12,6 +12,7 @@ use std::str::FromStr;
 use chrono::NaiveDate;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// Usd is an exact amount of US dollars; its text form is a plain decimal such as `0.0123`.
 #[derive(
@@ -162,7 +163,7 @@ pub struct ServiceTier {
 }
 
 /// Rates are US dollars for a million tokens of each class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rates {
     /// Plain prompt tokens.
@@ -178,7 +179,7 @@ pub struct Rates {
 }
 
 /// `LongPrompt` is the price of a whole request, answer included, whose prompt is longer than a border.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongPrompt {
     /// The longest prompt that is still priced normally, in tokens.
@@ -187,8 +188,9 @@ pub struct LongPrompt {
     pub rates: Rates,
 }
 
-/// Price is what one model costs from a day on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+/// Price is what one model costs from a day on; a part that is not known is `None`, and so is every cost it belongs to.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// The first day it holds, in UTC; `None` if it has held always.
@@ -200,9 +202,9 @@ pub struct Price {
     /// The rates at fast speed, where it is sold.
     pub fast: Option<Rates>,
     /// What all token costs are multiplied by for inference in the United States.
-    pub us_factor: Decimal,
+    pub us_factor: Option<Decimal>,
     /// The fee of one web search, which nothing multiplies.
-    pub web_search: Usd,
+    pub web_search: Option<Usd>,
 }
 
 impl Price {
@@ -223,14 +225,18 @@ impl Price {
             cost = cost.checked_add(Decimal::from(tokens).checked_mul(rate)?)?;
         }
         if tier.us_geo {
-            cost = cost.checked_mul(self.us_factor)?;
+            cost = cost.checked_mul(self.us_factor?)?;
         }
         if tier.batch {
             cost = cost.checked_mul(Decimal::new(5, 1))?;
         }
         let per_token = Decimal::new(1, 6);
-        let searches = Decimal::from(usage.web_searches).checked_mul(self.web_search.0)?;
-        cost.checked_mul(per_token)?.checked_add(searches).map(Usd)
+        let tokens = cost.checked_mul(per_token)?;
+        if usage.web_searches == 0 {
+            return Some(Usd(tokens));
+        }
+        let searches = Decimal::from(usage.web_searches).checked_mul(self.web_search?.0)?;
+        tokens.checked_add(searches).map(Usd)
     }
 
     /// The most that a request can cost whose prompt has so many tokens: all of them in the dearest class.

@@ -20,6 +20,8 @@ pub mod sweeper;
 
 pub mod gauge;
 
+pub mod price;
+
 pub mod watch;
 
 use std::time::Duration;

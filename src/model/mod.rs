@@ -29,12 +29,14 @@ mod gate;
 
 mod catalog;
 
+mod price_file;
+
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
@@ -47,6 +49,7 @@ use self::catalog::Catalog;
 pub use self::error::{ModelError, Retry};
 use self::gate::Gates;
 pub use self::gate::Pass;
+pub use self::price_file::{Change, LeftOut, ListedPrice, PriceFile, PriceFileError};
 pub use self::prices::{Prices, PricesError};
 pub use self::reply::{Partial, Reply, Seen};
 use crate::domain::money::{ServiceTier, Usage, Usd};
@@ -100,7 +103,8 @@ struct Inner {
     web_search_tool: Option<String>,
     list_period: Option<Duration>,
     catalog: Catalog,
-    prices: Prices,
+    /// Read at every answer, and replaced as a whole.
+    prices: RwLock<Arc<Prices>>,
     gates: Gates,
 }
 
@@ -155,7 +159,7 @@ impl Model {
             web_search_tool: settings.web_search_tool,
             list_period: settings.list_period,
             catalog: Catalog::default(),
-            prices: Prices::default_list()?,
+            prices: RwLock::new(Arc::new(Prices::default_list()?)),
             gates: Gates::new(settings.concurrency),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -178,14 +182,15 @@ impl Model {
 
     /// Whether the model has a price at all.
     pub fn has_price(&self, model: &str) -> bool {
-        self.inner.prices.find_price(model, NaiveDate::MAX).is_some()
+        self.prices().find_price(model, NaiveDate::MAX).is_some()
     }
 
     /// The most that a call can cost; `None` if the model, or the way it is to be served, has no known price.
     ///
     /// The provider counts the prompt; where it does not answer, a byte counts as a token, of which there are fewer.
     pub async fn worst_case(&self, call: &Call, on: NaiveDate) -> Option<Usd> {
-        let price = self.inner.prices.find_price(&call.model, on)?;
+        // Found before it is counted, since nobody needs a count without it.
+        let price = *self.prices().find_price(&call.model, on)?;
         let prompt_tokens = self.count_tokens(call).await;
         let searches = call.web_search.as_ref().map_or(0, |search| search.max_uses);
         let searches = i32::try_from(searches).unwrap_or(i32::MAX);
@@ -200,7 +205,19 @@ impl Model {
         tier: ServiceTier,
         on: NaiveDate,
     ) -> Option<Usd> {
-        self.inner.prices.find_price(model, on)?.cost(usage, tier)
+        self.prices().find_price(model, on)?.cost(usage, tier)
+    }
+
+    /// The prices in force.
+    pub fn prices(&self) -> Arc<Prices> {
+        let prices = self.inner.prices.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&prices)
+    }
+
+    /// Puts other prices in force, for every clone of the client.
+    pub fn replace_prices(&self, prices: Prices) {
+        let mut inner = self.inner.prices.write().unwrap_or_else(PoisonError::into_inner);
+        *inner = Arc::new(prices);
     }
 }
 

@@ -1,20 +1,25 @@
-//! What the models cost: the price list that ships with the program, and the look-up in it.
+//! What the models cost: the price list that ships with the program, what was imported, and the look-up in them.
 //!
 //! In come a model's exact id and a day; out comes the price that held then.
 //! The list is data (`prices.json`, US dollars per million tokens, from the provider's price page of November 2026).
 //! An id that is not in the list has no price: nothing is matched by prefix, and unknown is never zero.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use chrono::NaiveDate;
 use serde::Deserialize;
 
 use crate::domain::money::Price;
 
-/// Prices is a price list.
+/// The prices of each model, oldest first.
+type Histories = BTreeMap<String, Vec<Price>>;
+
+/// Prices is a price list; its clones share what ships.
 #[derive(Clone, Debug)]
 pub struct Prices {
-    by_model: HashMap<String, Vec<Price>>,
+    shipped: Arc<Histories>,
+    imported: Histories,
 }
 
 /// `PricesError` says that a price list could not be read.
@@ -35,27 +40,55 @@ impl Prices {
         Self::parse(include_str!("prices.json"))
     }
 
-    /// The price of exactly this model on a day, in UTC.
+    /// The same list with these prices before what ships, and none of those that were imported before.
+    #[must_use]
+    pub fn with_imported(&self, imported: impl IntoIterator<Item = (String, Price)>) -> Self {
+        let shipped = Arc::clone(&self.shipped);
+        Self { shipped, imported: histories(imported) }
+    }
+
+    /// The price of exactly this model on a day, in UTC: what was imported, and where none of that holds, what ships.
     pub fn find_price(&self, model: &str, on: NaiveDate) -> Option<&Price> {
-        let history = self.by_model.get(model)?;
-        // A day before the first price is a clock that runs behind, for the model was not sold then.
-        history.iter().rfind(|price| price.valid_from <= Some(on)).or_else(|| history.first())
+        let imported = self.imported.get(model).and_then(|history| find_last(history, on));
+        imported.or_else(|| {
+            let shipped = self.shipped.get(model)?;
+            // A day before the first price is a clock that runs behind, for the model was not sold then.
+            find_last(shipped, on).or_else(|| shipped.first())
+        })
+    }
+
+    /// The models that have a price, in the order of their ids.
+    pub fn models(&self) -> BTreeSet<&str> {
+        self.shipped.keys().chain(self.imported.keys()).map(String::as_str).collect()
     }
 
     fn parse(list: &str) -> Result<Self, PricesError> {
         let rows: Vec<Row> = serde_json::from_str(list)?;
-        let mut by_model: HashMap<String, Vec<Price>> = HashMap::new();
-        for row in rows {
-            for model in row.models {
-                by_model.entry(model).or_default().push(row.price);
-            }
-        }
-        for history in by_model.values_mut() {
-            history.sort_by_key(|price| price.valid_from);
-        }
-        Ok(Self { by_model })
+        let priced = rows.into_iter().flat_map(|row| {
+            let price = row.price;
+            row.models.into_iter().map(move |model| (model, price))
+        });
+        Ok(Self { shipped: Arc::new(histories(priced)), imported: Histories::new() })
     }
 }
+
+fn histories(priced: impl IntoIterator<Item = (String, Price)>) -> Histories {
+    let mut histories = Histories::new();
+    for (model, price) in priced {
+        histories.entry(model).or_default().push(price);
+    }
+    for history in histories.values_mut() {
+        history.sort_by_key(|price| price.valid_from);
+    }
+    histories
+}
+
+fn find_last(history: &[Price], on: NaiveDate) -> Option<&Price> {
+    history.iter().rfind(|price| price.valid_from <= Some(on))
+}
+
+#[cfg(test)]
+mod invoices;
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +208,7 @@ mod tests {
     #[test]
     fn no_model_has_two_prices_of_one_day() {
         let prices = Prices::default_list().unwrap();
-        for (model, history) in &prices.by_model {
+        for (model, history) in prices.shipped.iter() {
             assert!(history.is_sorted_by(|a, b| a.valid_from < b.valid_from), "{model}");
         }
     }

@@ -30,7 +30,7 @@ use crate::telemetry;
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
 /// The methods of the service.
-const METHODS: [&str; 5] = ["SubmitJob", "GetJob", "Control", "WatchJob", "ListJobs"];
+const METHODS: [&str; 6] = ["SubmitJob", "GetJob", "Control", "WatchJob", "ListJobs", "GetUsage"];
 
 /// The layer that puts a guard before the routes.
 #[derive(Clone, Debug)]

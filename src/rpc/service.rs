@@ -154,6 +154,15 @@ impl job_service_server::JobService for JobService {
         let next_page_token = last.map(|view| Cursor::of(view).token()).unwrap_or_default();
         Ok(Response::new(proto::ListJobsResponse { jobs, next_page_token }))
     }
+
+    async fn get_usage(
+        &self,
+        request: Request<proto::GetUsageRequest>,
+    ) -> Result<Response<proto::GetUsageResponse>, Status> {
+        let query = convert::usage::query(request.into_inner()).map_err(status::invalid)?;
+        let report = self.engine.store().usage(&query).await.map_err(status::failed_list)?;
+        Ok(Response::new(convert::usage::page(&report, &query)))
+    }
 }
 
 /// A conflict names the field as the request does.

@@ -39,6 +39,10 @@ pub mod job;
 
 pub mod list;
 
+pub mod usage;
+
+pub mod price;
+
 pub mod outbox;
 
 pub mod sweep;

@@ -91,7 +91,7 @@ async fn the_api_explains_itself_through_reflection() {
         assert!(services.lines().any(|line| line == service), "{services}");
     }
     let methods = terminal.told(&["A", "list", SERVICE]).await;
-    for method in ["SubmitJob", "GetJob", "Control", "WatchJob", "ListJobs"] {
+    for method in ["SubmitJob", "GetJob", "Control", "WatchJob", "ListJobs", "GetUsage"] {
         assert!(methods.contains(&format!("{SERVICE}.{method}")), "{methods}");
         let told = terminal.told(&["A", "describe", &format!("{SERVICE}.{method}")]).await;
         assert!(told.contains(&format!("rpc {method} ")), "{told}");
@@ -177,18 +177,21 @@ async fn every_example_of_the_proto_runs_as_pasted() {
             is_inside = !line.contains(ADDRESS);
         }
     }
-    assert_eq!(examples.len(), 5, "{examples:?}");
+    assert_eq!(examples.len(), 6, "{examples:?}");
     let mut printed = Vec::new();
     for example in &examples {
         printed.push(terminal.paste(example).await);
     }
-    let [submitted, shown, approved, watched, listed] = &printed[..] else { unreachable!("five") };
+    let [submitted, shown, approved, watched, listed, used] = &printed[..] else {
+        unreachable!("six")
+    };
     assert_eq!(messages(submitted)[0]["created"], true);
     assert_eq!(messages(shown)[0]["job"]["status"], "JOB_STATUS_AWAITING_APPROVAL");
     assert_eq!(messages(approved)[0]["changed"], true);
     let last = messages(watched).pop().unwrap();
     assert_eq!(last["event"]["kind"], "EVENT_KIND_JOB_COMPLETED");
     assert!(messages(listed)[0]["jobs"].is_null(), "{listed}");
+    assert_eq!(messages(used)[0]["rows"][0]["usage"]["calls"], 1, "{used}");
     terminal.server.client().settled_as("hello-1", JobStatus::Completed).await;
     assert_eq!(terminal.rig.db.job_count().await, 1);
 }

@@ -67,6 +67,10 @@ mod watch_many;
 
 mod list;
 
+mod usage;
+
+mod price;
+
 mod input;
 
 mod command;

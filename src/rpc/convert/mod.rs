@@ -14,6 +14,8 @@ pub mod request;
 
 pub mod job;
 
+pub mod usage;
+
 pub mod event;
 
 mod word;

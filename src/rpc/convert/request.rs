@@ -124,7 +124,8 @@ pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
     Ok(Page { selector, after, size: size.unsigned_abs() as usize })
 }
 
-fn selector(sent: proto::JobSelector, faults: &mut Faults) -> Selector {
+/// Which jobs are meant.
+pub(super) fn selector(sent: proto::JobSelector, faults: &mut Faults) -> Selector {
     let mut statuses = Vec::new();
     for (at, number) in sent.statuses.into_iter().enumerate() {
         let field = format!("selector.statuses[{at}]");

@@ -7,6 +7,7 @@ use crate::domain::validate::Faults;
 use crate::domain::word::Word as _;
 use crate::domain::{approval, event, job, spec, submission};
 use crate::rpc::proto;
+use crate::store::usage;
 
 /// A proto enum that stands for one of the domain's.
 pub(super) trait Meaning: TryFrom<i32> {
@@ -56,6 +57,7 @@ meanings! {
         AttemptReleased, ApprovalRequested, ApprovalDecided, ApprovalExpired, PauseRequested,
         JobPaused, JobResumed, JobRetried, JobCompleted, JobFailed, JobCancelled,
     }
+    usage::Grouping = UsageGrouping { Day, Model, Label, Job, None }
 }
 
 /// What a number in a request stands for; a number that stands for nothing is a fault.
