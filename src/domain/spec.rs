@@ -58,6 +58,7 @@ pub struct StepSpec {
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "most steps ask a model, and there are few of them")]
 pub enum Work {
     /// Ask a language model.
     Run(RunSpec),

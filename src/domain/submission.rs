@@ -34,6 +34,7 @@ pub struct Submission {
 /// One step as it was sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "most steps ask a model, and there are few of them")]
 pub enum Step {
     /// Ask a language model.
     Run(RunStep),

@@ -165,7 +165,8 @@ struct Counted {
 impl Model {
     /// How many tokens the prompt of a call has, or at the most.
     pub(super) async fn count_tokens(&self, call: &Call) -> i64 {
-        let body = Body::new(call, self.web_search_tool(&call.model)).to_be_counted();
+        let body =
+            Body::new(call, self.web_search_tool(&call.model)).without_what_an_answer_needs();
         let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
         let most = i64::try_from(body.len()).unwrap_or(i64::MAX);
         let Some(key) = self.inner.api_key.as_ref() else { return most };
@@ -194,7 +195,7 @@ impl Model {
 
 impl<'c> Body<'c> {
     /// Without what only an answer needs.
-    fn to_be_counted(self) -> Self {
+    fn without_what_an_answer_needs(self) -> Self {
         Self { max_tokens: None, stream: None, stop_sequences: &[], ..self }
     }
 

@@ -20,7 +20,7 @@ async fn what_a_model_does_not_take_is_refused_at_submit_once_the_list_has_come(
         asks("claude-haiku-4-5", |run| run.max_tokens = 64_001),
         asks("claude-haiku-4-5", |run| run.effort = Effort::High.into()),
         asks("claude-opus-5-5", |run| {
-            run.extra_json = json!({"thinking": {"type": "disabled"}}).to_string()
+            run.extra_json = json!({"thinking": {"type": "disabled"}}).to_string();
         }),
     ];
     let fields = ["model", "max_tokens", "effort", "extra_json"];

@@ -97,7 +97,7 @@ pub fn dollars<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Usd>,
         },
         Some(other) => other.to_string(),
     };
-    text.parse().map(Some).map_err(|_| {
+    text.parse().map(Some).map_err(|_inexact| {
         serde::de::Error::custom(format!("must be an amount such as \"2.50\", is {text:?}"))
     })
 }
