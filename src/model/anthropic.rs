@@ -121,7 +121,7 @@ struct Location<'c> {
 impl Model {
     /// Sends one request and waits for the whole answer; what comes of it meanwhile is shown in `partial`.
     ///
-    /// It never retries and never continues: `pause_turn` is a reply that [`Call::continued`] goes on from.
+    /// It never retries and never continues: `pause_turn` is a reply that [`Call::then`] goes on from.
     /// If the process dies in the middle, the provider may still bill the request.
     pub async fn ask(&self, call: &Call, partial: &Partial) -> Result<Reply, ModelError> {
         let key = self.inner.api_key.as_ref().ok_or_else(ModelError::unconfigured)?;

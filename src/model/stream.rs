@@ -95,7 +95,7 @@ struct CitedPage {
 
 #[derive(Deserialize)]
 struct EventKind<'d> {
-    #[serde(rename = "type", borrow)]
+    #[serde(rename = "type", borrow, default)]
     kind: Cow<'d, str>,
 }
 
@@ -118,7 +118,12 @@ impl Accumulator {
     pub fn hear(&mut self, event: &SseEvent) -> Result<Heard, ModelError> {
         // The data repeats the name, and some proxies drop the line that holds it.
         let unnamed = if matches!(event.name.as_str(), "" | "message") {
-            serde_json::from_str::<EventKind<'_>>(&event.data).ok().map(|event| event.kind)
+            // Some proxies end every stream with this.
+            if event.data.trim() == "[DONE]" {
+                return Ok(Heard::Nothing);
+            }
+            // What cannot be read at all may have held a piece of the answer.
+            Some(read::<EventKind<'_>>("nameless", &event.data)?.kind)
         } else {
             None
         };

@@ -299,6 +299,19 @@ fn events_without_a_name_are_known_by_their_type() {
 }
 
 #[test]
+fn an_event_without_a_name_that_cannot_be_read_may_have_held_a_piece_of_the_answer() {
+    let mut accumulator = Accumulator::new(Partial::default(), None);
+    let mut hear = |data: &str| {
+        let heard = accumulator.hear(&SseEvent { name: String::new(), data: data.to_owned() });
+        heard.map_err(|error| error.retry)
+    };
+    assert_eq!(hear("{\"type\":\"content_block_del"), Err(Retry::Backoff));
+    for harmless in ["{}", "{\"type\":\"a_new_one\"}", "[DONE]"] {
+        assert_eq!(hear(harmless), Ok(Heard::Nothing), "{harmless}");
+    }
+}
+
+#[test]
 fn only_events_of_the_answer_are_progress() {
     let mut accumulator = Accumulator::new(Partial::default(), None);
     let mut hear = |data: Value| accumulator.hear(&event(&data)).unwrap();
