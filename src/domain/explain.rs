@@ -76,6 +76,7 @@ fn paused(state: &JobState) -> String {
         return format!("{place}, which waits for a decision");
     }
     match error(state) {
+        Some(error) if state.reason == Some(Reason::Budget) => format!("{place}: {error}"),
         Some(error) => format!("{place}; the last error was: {error}"),
         None => place,
     }
@@ -150,6 +151,22 @@ mod tests {
         );
         let scheduled = JobState { run_at, ..state(Status::Queued, Some(Reason::Scheduled)) };
         assert_eq!(explain(&scheduled), "Starts at 1970-01-01 00:00:00 UTC.");
+    }
+
+    #[test]
+    fn a_job_without_money_says_what_it_needs() {
+        let failure = Failure {
+            reason: Reason::Budget,
+            message: "the budget of $1 does not cover the next call".to_owned(),
+            provider_request_id: None,
+            failed_at: DateTime::UNIX_EPOCH,
+        };
+        let starved =
+            JobState { last_error: Some(failure), ..state(Status::Paused, Some(Reason::Budget)) };
+        assert_eq!(
+            explain(&starved),
+            "Paused at step 2 of 3: the budget of $1 does not cover the next call."
+        );
     }
 
     #[test]
