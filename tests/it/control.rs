@@ -223,6 +223,8 @@ async fn a_retry_from_a_step_uses_its_own_outputs_and_its_own_links() {
     let old = ask(&rig, job("anew", [run("Write one line."), approval(NOTE), polish])).await;
     let press_old = form(&rig, "anew", "approve", "").await;
     assert!(rig.control("anew", cancel()).await);
+    // A retry overtakes what has not been told yet.
+    rig.sandbox.messages(PERSON, 2).await;
     // The sandbox would answer the same again.
     let mark = "update longhaul.checkpoint set output = 'The old line.'";
     sqlx::query(mark).execute(&rig.db.pool).await.unwrap();
