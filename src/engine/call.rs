@@ -73,11 +73,13 @@ impl Steps {
                     tell_spent(&reply, spent);
                     cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
                     let mut settled = answered(&reply, spent);
+                    let before = answer.as_ref().map_or("", |begun| &begun.text);
+                    let then = call.then(before, &reply);
                     let whole = match answer.take() {
-                        Some(begun) => begun.followed_by(reply.clone()),
-                        None => reply.clone(),
+                        Some(begun) => begun.followed_by(reply),
+                        None => reply,
                     };
-                    match call.then(&reply, &whole) {
+                    match then {
                         Then::Done => {
                             let end = CallEnd::Settled(call_id, settled);
                             return Ok((Ended::Succeeded(result(whole, cost)), end));

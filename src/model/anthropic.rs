@@ -9,7 +9,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use reqwest::{Response, StatusCode};
+use reqwest::{RequestBuilder, Response, StatusCode};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -124,17 +124,12 @@ impl Model {
     /// It never retries and never continues: `pause_turn` is a reply that [`Call::then`] goes on from.
     /// If the process dies in the middle, the provider may still bill the request.
     pub async fn ask(&self, call: &Call, partial: &Partial) -> Result<Reply, ModelError> {
-        let key = self.inner.api_key.as_ref().ok_or_else(ModelError::unconfigured)?;
+        if !self.is_configured() {
+            return Err(ModelError::unconfigured());
+        }
         let body = Body::new(call, self.web_search_tool(&call.model));
         let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
-        let request = self
-            .inner
-            .client
-            .post(self.inner.url.clone())
-            .header("x-api-key", key)
-            .header("anthropic-version", &self.inner.version)
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(body);
+        let request = self.post(&self.inner.url, body);
         let mut patience = Patience::new(call);
         let sent = patience.wait(request.send()).await?;
         let response = sent.map_err(|error| {
@@ -163,22 +158,30 @@ struct Counted {
 }
 
 impl Model {
+    /// A request that sends JSON.
+    fn post(&self, url: &reqwest::Url, body: Vec<u8>) -> RequestBuilder {
+        let request = self.signed(self.inner.client.post(url.clone()));
+        request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body)
+    }
+
+    /// The request with who asks, and in which version of the API.
+    pub(super) fn signed(&self, mut request: RequestBuilder) -> RequestBuilder {
+        if let Some(key) = &self.inner.api_key {
+            request = request.header("x-api-key", key);
+        }
+        request.header("anthropic-version", &self.inner.version)
+    }
+
     /// How many tokens the prompt of a call has, or at the most.
     pub(super) async fn count_tokens(&self, call: &Call) -> i64 {
         let body =
             Body::new(call, self.web_search_tool(&call.model)).without_what_an_answer_needs();
         let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
         let most = i64::try_from(body.len()).unwrap_or(i64::MAX);
-        let Some(key) = self.inner.api_key.as_ref() else { return most };
-        let request = self
-            .inner
-            .client
-            .post(self.inner.count_url.clone())
-            .timeout(LONGEST_COUNT)
-            .header("x-api-key", key)
-            .header("anthropic-version", &self.inner.version)
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(body);
+        if !self.is_configured() {
+            return most;
+        }
+        let request = self.post(&self.inner.count_url, body).timeout(LONGEST_COUNT);
         let counted = async { request.send().await?.error_for_status()?.json::<Counted>().await };
         match counted.await {
             Ok(counted) => counted.input_tokens.max(0),

@@ -99,8 +99,8 @@ pub struct WebSearch {
 }
 
 impl Call {
-    /// What follows the reply to this call, which is the end of the whole answer so far.
-    pub fn then(&self, reply: &Reply, whole: &Reply) -> Then {
+    /// What follows the reply to this call, with the text of the answer before it.
+    pub fn then(&self, before: &str, reply: &Reply) -> Then {
         if reply.is_paused() {
             let message = "the provider paused the answer too often";
             return self.go_on(Reason::ModelStopped, message, |next| {
@@ -122,7 +122,7 @@ impl Call {
         let message = "the answer hit max_tokens too often";
         self.go_on(Reason::ModelTruncated, message, |next| {
             next.paused_contents.clear();
-            next.begun = Some(whole.text.clone());
+            next.begun = Some(format!("{before}{}", reply.text));
         })
     }
 

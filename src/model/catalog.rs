@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -29,7 +29,7 @@ const PLAIN_SEARCH: &str = "web_search_20250305";
 /// The models, by their ids.
 #[derive(Default)]
 pub(super) struct Catalog {
-    models: RwLock<HashMap<String, Listed>>,
+    models: RwLock<HashMap<String, Arc<Listed>>>,
     asked_at: RwLock<Option<Instant>>,
 }
 
@@ -51,9 +51,9 @@ struct Page {
 
 impl Catalog {
     /// The model of this id; an id without its date stands for the one that has it.
-    fn find(&self, id: &str) -> Option<Listed> {
+    fn find(&self, id: &str) -> Option<Arc<Listed>> {
         let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
-        let dated = |listed: &&Listed| {
+        let dated = |listed: &&Arc<Listed>| {
             let date = listed.id.strip_prefix(id).and_then(|rest| rest.strip_prefix('-'));
             date.is_some_and(|date| {
                 date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit())
@@ -72,7 +72,8 @@ impl Catalog {
     }
 
     fn replace(&self, models: Vec<Listed>) {
-        let models = models.into_iter().map(|listed| (listed.id.clone(), listed)).collect();
+        let models =
+            models.into_iter().map(|listed| (listed.id.clone(), Arc::new(listed))).collect();
         *self.models.write().unwrap_or_else(PoisonError::into_inner) = models;
     }
 }
@@ -109,11 +110,13 @@ impl Model {
         if catalog.is_empty() {
             return Vec::new();
         }
-        if catalog.find(&run.model).is_none() && !catalog.is_fresh() {
+        let mut listed = catalog.find(&run.model);
+        if listed.is_none() && !catalog.is_fresh() {
             // It may be newer than the list.
             self.list().await;
+            listed = catalog.find(&run.model);
         }
-        match catalog.find(&run.model) {
+        match listed {
             Some(listed) => faults(run, &listed),
             None => vec![(
                 "model",
@@ -167,11 +170,7 @@ impl Model {
         if let Some(after) = after {
             url.query_pairs_mut().append_pair("after_id", after);
         }
-        let mut request = self.inner.client.get(url).timeout(LONGEST_LIST);
-        if let Some(key) = &self.inner.api_key {
-            request = request.header("x-api-key", key);
-        }
-        let request = request.header("anthropic-version", &self.inner.version);
+        let request = self.signed(self.inner.client.get(url)).timeout(LONGEST_LIST);
         let page = async { request.send().await?.error_for_status()?.json().await };
         page.await.map_err(reqwest::Error::without_url)
     }

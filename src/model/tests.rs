@@ -202,7 +202,7 @@ async fn a_paused_answer_is_handed_back_unchanged() {
         let paused = json!({"role": "assistant", "content": content});
         messages.extend(std::iter::repeat_n(paused, continuation));
         assert_eq!(body, expected);
-        match call.then(&reply, &reply) {
+        match call.then("", &reply) {
             Then::GoOn(next) => call = *next,
             Then::Fail(error) => {
                 assert_eq!((continuation, error.reason), (MAX_CONTINUATIONS, Reason::ModelStopped));
@@ -216,7 +216,7 @@ async fn a_paused_answer_is_handed_back_unchanged() {
 async fn an_answer_that_was_not_paused_is_not_continued() {
     let server = serve(|| streamed(Body::from(whole("end_turn")))).await;
     let reply = model(server.address).ask(&call(), &Partial::default()).await.unwrap();
-    assert!(matches!(call().then(&reply, &reply), Then::Done));
+    assert!(matches!(call().then("", &reply), Then::Done));
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ async fn what_becomes_of_a_cut_answer_is_the_steps_to_say() {
         let reply =
             model(server.address).ask(&call, &Partial::default()).await.expect("it is answered");
         assert_eq!((reply.text.as_str(), reply.stop_reason.as_str()), ("Hello", stop_reason));
-        let found = match call.then(&reply, &reply) {
+        let found = match call.then("", &reply) {
             Then::Done => None,
             Then::Fail(error) => Some(error.reason),
             Then::GoOn(_) => panic!("nobody asked to go on"),
@@ -51,11 +51,13 @@ async fn a_cut_answer_goes_on_by_a_new_turn_of_the_user() {
             assert_eq!(texts[..2], ["Hi", &"Hello".repeat(continuation)]);
             assert!(texts[2].contains("Continue exactly where it ended"), "{}", texts[2]);
         }
+        let before = answer.as_ref().map_or("", |begun| &begun.text);
+        let then = call.then(before, &reply);
         let whole = match answer.take() {
             Some(begun) => begun.followed_by(reply.clone()),
             None => reply.clone(),
         };
-        match call.then(&reply, &whole) {
+        match then {
             Then::GoOn(next) => (call, answer) = (*next, Some(whole)),
             Then::Fail(error) => {
                 assert_eq!(
