@@ -16,7 +16,7 @@ use crate::domain::language::{SPOKEN, is_spoken};
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::{Faults, Violation, check_model, check_people};
-use crate::engine::EngineSettings;
+use crate::engine::{BatchSettings, EngineSettings};
 use crate::model::ModelSettings;
 use crate::notify::{NotifySettings, WhatsAppSettings};
 use crate::rpc::RpcSettings;
@@ -237,6 +237,20 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             drain: Duration::from_secs(self.number("LONGHAUL_DRAIN_SECONDS", 25, 0, 3600)),
             poll: Duration::from_secs(1),
             sweep: Duration::from_millis(self.number("LONGHAUL_SWEEP_MS", 400, 20, 60_000)),
+            batch: BatchSettings {
+                linger: Duration::from_millis(self.number(
+                    "LONGHAUL_BATCH_LINGER_MS",
+                    5000,
+                    0,
+                    3_600_000,
+                )),
+                poll: Duration::from_millis(self.number(
+                    "LONGHAUL_BATCH_POLL_MS",
+                    30_000,
+                    20,
+                    3_600_000,
+                )),
+            },
         }
     }
 

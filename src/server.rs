@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::engine::batcher::Batcher;
 use crate::engine::executor::Executor;
 use crate::engine::gauge::Gauger;
 use crate::engine::lease::LeaseKeeper;
@@ -59,6 +60,8 @@ impl Server {
             Executor::new(store.clone(), model.clone(), settings, lease.clone(), stop.clone());
         let lister = model.clone();
         let prices = PriceReader::new(store.clone(), model.clone());
+        let batcher =
+            Batcher::new(store.clone(), model.clone(), lease.clone(), config.engine.batch);
         let engine = Engine::new(store.clone(), model, executor.clone(), config.engine.clone());
         let mut server = Self {
             grpc_addr,
@@ -74,6 +77,7 @@ impl Server {
         tracing::info!(grpc = %grpc_addr, http = %http_addr, "listening");
         store.open_when_it_answers().await.context("could not open the database")?;
         server.run_loops(lease, executor, prices, &config).await?;
+        server.spawn("batches", |stop| async move { batcher.run(stop).await });
         server.spawn("list of models", |stop| async move { lister.keep_catalog(stop).await });
         Ok(server)
     }

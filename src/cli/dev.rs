@@ -96,6 +96,9 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
         ("DATABASE_URL", postgres.map(Postgres::url).unwrap_or_default()),
         ("LONGHAUL_MODEL_BASE_URL", sandbox_url.to_owned()),
         ("LONGHAUL_MODEL_API_KEY", "sandbox".to_owned()),
+        // The sandbox answers a batch after a second.
+        ("LONGHAUL_BATCH_LINGER_MS", "500".to_owned()),
+        ("LONGHAUL_BATCH_POLL_MS", "500".to_owned()),
         ("LONGHAUL_WHATSAPP_BASE_URL", sandbox_url.to_owned()),
         ("LONGHAUL_WHATSAPP_TOKEN", "sandbox".to_owned()),
         ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1".to_owned()),

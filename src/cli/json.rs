@@ -232,6 +232,7 @@ fn run_step(run: &RunStep) -> Value {
         "stop_sequences": run.stop_sequences,
         "on_truncated": word::truncation_policy(run.on_truncated),
         "extra_json": run.extra_json,
+        "mode": word::run_mode(run.mode),
     })
 }
 

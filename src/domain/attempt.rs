@@ -112,6 +112,18 @@ pub(super) fn starve(turn: &mut Turn<'_>, lease: Lease, failure: Failure) -> Mov
     Ok(true)
 }
 
+/// The longest that the provider works on a batch, and a while to fetch what came of it.
+const BATCH_MAX: TimeDelta = TimeDelta::hours(25);
+
+/// Parks the job until its answer is here, which makes it due; should nobody say so, it looks by itself in the end.
+pub(super) fn batch(turn: &mut Turn<'_>, lease: Lease) -> Moved {
+    turn.demand(&lease)?;
+    turn.let_go();
+    turn.tell_step(EventKind::StepBatched, "waits to be answered in a batch");
+    control::park(turn, Reason::Batch, turn.now + BATCH_MAX);
+    Ok(true)
+}
+
 pub(super) fn release(turn: &mut Turn<'_>, lease: Lease) -> Moved {
     turn.demand(&lease)?;
     turn.let_go();

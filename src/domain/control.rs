@@ -155,6 +155,10 @@ pub(super) fn park(turn: &mut Turn<'_>, reason: Reason, run_at: DateTime<Utc>) {
 /// Pauses the job.
 pub(super) fn hold(turn: &mut Turn<'_>, stand: Stand) {
     turn.state.status = Status::Paused;
+    if turn.state.reason == Some(Reason::Batch) {
+        // The answer may come meanwhile: the attempt that a resume begins sees whether it has.
+        turn.state.run_at = None;
+    }
     turn.state.reason = None;
     turn.state.paused_from = Some(stand);
     turn.state.pause_requested = false;

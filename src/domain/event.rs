@@ -25,6 +25,8 @@ pub enum EventKind {
     StepWaiting,
     /// An attempt ended with an error that passes by itself.
     StepDelayed,
+    /// An attempt's question waits to be answered in a batch.
+    StepBatched,
     /// An attempt's executor died.
     AttemptLost,
     /// An attempt was given back by its executor, or aborted by a pause.

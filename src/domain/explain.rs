@@ -48,6 +48,12 @@ fn queued(state: &JobState) -> String {
         (Some(Reason::ProviderUnavailable), None) => {
             format!("{place} waits for an executor to try it again{error}")
         }
+        (Some(Reason::Batch), Some(_)) => {
+            format!(
+                "{place} waits to be answered in a batch, which takes the model provider up to a day"
+            )
+        }
+        (Some(Reason::Batch), None) => format!("{place} waits for an executor to read its answer"),
         (Some(Reason::AttemptLost), Some(run_at)) => {
             format!("{place} lost its executor and begins again at {}", moment(run_at))
         }

@@ -107,6 +107,8 @@ pub enum Reason {
     Budget,
     /// Queued: parked until the provider takes money again.
     SpendLimit,
+    /// Queued: the step's question waits to be answered in a batch.
+    Batch,
 }
 
 impl Word for Reason {}

@@ -3,21 +3,23 @@
 //! A life is a specification and a list of actions, most of them possible and some of them absurd.
 //! After each step everything that must always hold is checked, and what a repeated action must answer.
 
-use std::collections::{BTreeMap, HashSet};
+mod spec;
+
+use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use self::spec::{specs, start};
 use super::approval::{ApprovalStatus, Door, Verdict};
 use super::event::EventKind;
 use super::id::{ApprovalId, AttemptId, ExecutorId};
 use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
 use super::money::Usage;
-use super::spec::{ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, Work};
+use super::spec::{Spec, Work};
 use super::state::{Action, Ballot, Refusal, Transition, next, submit};
-use super::submission::{ContextMode, TimeoutPolicy};
 
 /// What the generator asks for; what it becomes depends on the job.
 #[derive(Clone, Debug)]
@@ -27,6 +29,7 @@ enum Wish {
     Delay { after_seconds: u64 },
     Fail,
     Starve,
+    Batch,
     Release,
     StaleFinish,
     Lose,
@@ -48,6 +51,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
         2 => (0_u64..400).prop_map(|after_seconds| Wish::Delay { after_seconds }),
         1 => Just(Wish::Fail),
         1 => Just(Wish::Starve),
+        1 => Just(Wish::Batch),
         1 => Just(Wish::Release),
         1 => Just(Wish::StaleFinish),
         2 => Just(Wish::Lose),
@@ -60,50 +64,6 @@ fn wishes() -> impl Strategy<Value = Wish> {
         5 => (verdict, 0_u8..3).prop_map(|(verdict, voter)| Wish::Vote { verdict, voter }),
         4 => (0_i64..200).prop_map(|seconds| Wish::LetTimePass { seconds }),
     ]
-}
-
-fn works() -> impl Strategy<Value = Work> {
-    let policies = [TimeoutPolicy::Fail, TimeoutPolicy::Approve, TimeoutPolicy::Reject];
-    let policy = proptest::sample::select(policies.to_vec());
-    prop_oneof![
-        3 => Just(Work::Run(RunSpec {
-            prompt: "p".to_owned(), system: None, model: "m".to_owned(), max_tokens: 1, web_search: None,
-            context: ContextMode::None, timeout_seconds: 1, idle_timeout_seconds: 1,
-            options: RunOptions::default(),
-        })),
-        2 => (1_i32..3, 1_i64..300, policy).prop_map(|(quorum, timeout_seconds, on_timeout)| {
-            let approvers = vec!["+15550100".to_owned(), "+15550101".to_owned()];
-            Work::Approval(ApprovalSpec { note: String::new(), approvers, quorum, timeout_seconds, on_timeout })
-        }),
-        1 => (0_i64..60).prop_map(|seconds| Work::Wait(WaitSpec::DurationSeconds(seconds))),
-        1 => Just(Work::Wait(WaitSpec::DurationSeconds(0))),
-        1 => (-60_i64..60).prop_map(|seconds| {
-            Work::Wait(WaitSpec::UntilAt(start() + TimeDelta::seconds(seconds)))
-        }),
-    ]
-}
-
-fn specs() -> impl Strategy<Value = Spec> {
-    let steps = proptest::collection::vec(works(), 1..6);
-    (steps, 0_i32..3, 0_i64..600, proptest::option::of(-30_i64..60)).prop_map(
-        |(works, max_attempts, retry_window_seconds, run_in)| Spec {
-            task: String::new(),
-            system: None,
-            steps: works.into_iter().map(|work| StepSpec { name: None, work }).collect(),
-            max_attempts,
-            retry_window_seconds,
-            notify: vec!["+15550100".to_owned(), "+15550102".to_owned()],
-            language: None,
-            labels: BTreeMap::default(),
-            priority: 0,
-            run_at: run_in.map(|seconds| start() + TimeDelta::seconds(seconds)),
-            budget_usd: None,
-        },
-    )
-}
-
-fn start() -> DateTime<Utc> {
-    DateTime::from_timestamp(1_764_000_000, 0).expect("a time")
 }
 
 /// An approval that was asked, how it stands, and who has voted how.
@@ -160,6 +120,7 @@ impl<'a> Life<'a> {
             Wish::Fail => {
                 Action::Fail { lease, failure: failure(Reason::ProviderRejected, self.now) }
             }
+            Wish::Batch => Action::Batch { lease },
             Wish::Starve => Action::Starve { lease, failure: failure(Reason::Budget, self.now) },
             Wish::Release => Action::Release { lease },
             Wish::Lose => Action::Lose { lease },
@@ -208,6 +169,7 @@ impl<'a> Life<'a> {
                         | Action::Delay { .. }
                         | Action::Fail { .. }
                         | Action::Starve { .. }
+                        | Action::Batch { .. }
                         | Action::Release { .. }
                         | Action::Lose { .. }
                 );

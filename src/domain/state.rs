@@ -33,6 +33,8 @@ pub enum Action {
     Fail { lease: Lease, failure: Failure },
     /// The budget does not cover the attempt's next call.
     Starve { lease: Lease, failure: Failure },
+    /// The attempt's question goes out in a batch, and the job waits for it in nobody's hands.
+    Batch { lease: Lease },
     /// The executor gives the attempt back, uncounted.
     Release { lease: Lease },
     /// The sweeper finds that the executor which holds this lease is dead.
@@ -208,6 +210,7 @@ pub fn next(
         }
         Action::Fail { lease, failure } => attempt::fail(&mut turn, lease, failure),
         Action::Starve { lease, failure } => attempt::starve(&mut turn, lease, failure),
+        Action::Batch { lease } => attempt::batch(&mut turn, lease),
         Action::Release { lease } => attempt::release(&mut turn, lease),
         Action::Lose { lease } => attempt::lose(&mut turn, lease),
         Action::Due => Ok(attempt::due(&mut turn)),

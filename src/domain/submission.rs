@@ -87,6 +87,8 @@ pub struct RunStep {
     pub on_truncated: Option<TruncationPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     pub extra_json: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RunMode>,
 }
 
 /// What the model may search.
@@ -147,6 +149,19 @@ pub enum TruncationPolicy {
 }
 
 impl Word for TruncationPolicy {}
+
+/// How a run step's question gets to the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunMode {
+    /// By itself, at once, and its answer streams back.
+    #[default]
+    Stream,
+    /// In a batch, at half the price, and its answer comes within a day.
+    Batch,
+}
+
+impl Word for RunMode {}
 
 /// What a run step's model sees of the steps before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -120,7 +120,7 @@ impl Steps {
     }
 
     /// Sets aside the most that the call can cost, where the job has a budget; answers why it may not leave.
-    async fn reserve(
+    pub(super) async fn reserve(
         &self,
         job: &Claimed,
         call: &Call,
@@ -221,7 +221,7 @@ impl Steps {
         }
     }
 
-    fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {
+    pub(super) fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {
         let on = job.state.updated_at.date_naive();
         self.model.find_cost(&reply.model, &reply.usage, reply.tier, on)
     }
@@ -243,7 +243,7 @@ fn tell_gate(pass: &Pass, now: DateTime<Utc>, asked: Option<&Result<Reply, Model
 }
 
 /// What an answer took, for the metrics.
-fn tell_spent(reply: &Reply, cost_usd: Option<Usd>) {
+pub(super) fn tell_spent(reply: &Reply, cost_usd: Option<Usd>) {
     let (model, usage) = (reply.model.as_str(), reply.usage);
     for (kind, tokens) in [
         ("input", usage.input_tokens),
@@ -260,7 +260,7 @@ fn tell_spent(reply: &Reply, cost_usd: Option<Usd>) {
     }
 }
 
-fn answered(reply: &Reply, cost_usd: Option<Usd>) -> Settlement {
+pub(super) fn answered(reply: &Reply, cost_usd: Option<Usd>) -> Settlement {
     Settlement {
         outcome: CallOutcome::Answered,
         usage: Some(reply.usage),
@@ -271,7 +271,7 @@ fn answered(reply: &Reply, cost_usd: Option<Usd>) -> Settlement {
     }
 }
 
-fn result(reply: Reply, cost_usd: Option<Usd>) -> StepResult {
+pub(super) fn result(reply: Reply, cost_usd: Option<Usd>) -> StepResult {
     StepResult {
         output: reply.text,
         content: reply.content.get().to_owned(),

@@ -86,7 +86,7 @@ impl Executor {
             left: Mutex::default(),
             running: TaskTracker::new(),
         };
-        let steps = Steps::new(store.clone(), model, lease.clone());
+        let steps = Steps::new(store.clone(), model, lease.clone(), settings.batch.linger);
         Self { store, steps, settings, lease, stop, inner: Arc::new(inner) }
     }
 

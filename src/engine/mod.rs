@@ -16,6 +16,10 @@ mod step;
 
 mod call;
 
+mod batch;
+
+pub mod batcher;
+
 pub mod sweeper;
 
 pub mod gauge;
@@ -50,6 +54,17 @@ pub struct EngineSettings {
     pub poll: Duration,
     /// How often the sweeper looks.
     pub sweep: Duration,
+    /// How questions are asked in batches.
+    pub batch: BatchSettings,
+}
+
+/// How questions are asked in batches.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchSettings {
+    /// How long a question waits for others to leave with it.
+    pub linger: Duration,
+    /// How often a batch is looked at.
+    pub poll: Duration,
 }
 
 /// What the doors do with jobs.

@@ -33,6 +33,8 @@ pub(super) struct Steps {
     pub(super) store: Store,
     pub(super) model: Model,
     pub(super) lease: LeaseKeeper,
+    /// How long a question waits for others to leave with it.
+    pub(super) linger: Duration,
 }
 
 /// What comes after an attempt.
@@ -51,6 +53,8 @@ pub(super) enum Ended {
     Erred(ModelError),
     /// The budget does not cover its next call.
     Starved(String),
+    /// Its question waits to be answered in a batch.
+    Batched,
     Aborted,
 }
 
@@ -61,6 +65,7 @@ impl Ended {
             Self::Succeeded(_) => "finished",
             Self::Aborted => "aborted",
             Self::Starved(_) => "starved",
+            Self::Batched => "batched",
             Self::Erred(ModelError { retry: Retry::Never, .. }) => "failed",
             Self::Erred(ModelError { retry: Retry::After(_) | Retry::Backoff, .. }) => "delayed",
         }
@@ -68,8 +73,8 @@ impl Ended {
 }
 
 impl Steps {
-    pub(super) fn new(store: Store, model: Model, lease: LeaseKeeper) -> Self {
-        Self { store, model, lease }
+    pub(super) fn new(store: Store, model: Model, lease: LeaseKeeper, linger: Duration) -> Self {
+        Self { store, model, lease, linger }
     }
 
     /// A span for an attempt, linked to the trace of whoever submitted the job.
@@ -199,6 +204,7 @@ impl Steps {
             Err(error) => return Err((error, unsent)),
         };
         match prompt::call(&job.spec, step, run, &outputs) {
+            Ok(call) if call.is_batched => self.ask_in_batch(job, call, abort).await,
             Ok(call) => self.ask(job, call, abort).await,
             Err(error) => Ok((Ended::Erred(error), unsent)),
         }
@@ -226,6 +232,10 @@ impl Steps {
                 let failure = failure(job, Reason::Budget, message, None);
                 let starve = || self.store.starve(job, failure.clone(), call.clone());
                 self.patiently(abort, starve).await.map(|_| After::Left)
+            }
+            Ended::Batched => {
+                let park = || self.store.park_for_batch(job, call.clone());
+                self.patiently(abort, park).await.map(|_| After::Left)
             }
             Ended::Aborted => {
                 // Whoever took the job away has moved it already, or this process is stopping.

@@ -30,8 +30,9 @@ const LONGEST_END: Duration = Duration::from_millis(100);
 const GO_ON: &str = "Your previous response was cut off. Continue exactly where it ended. \
                      Do not repeat any of it, and do not comment on the interruption.";
 
+/// A request in the provider's words.
 #[derive(Serialize)]
-struct Body<'c> {
+pub(super) struct Body<'c> {
     model: &'c str,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
@@ -159,7 +160,7 @@ struct Counted {
 
 impl Model {
     /// A request that sends JSON.
-    fn post(&self, url: &reqwest::Url, body: Vec<u8>) -> RequestBuilder {
+    pub(super) fn post(&self, url: &reqwest::Url, body: Vec<u8>) -> RequestBuilder {
         let request = self.signed(self.inner.client.post(url.clone()));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body)
     }
@@ -197,12 +198,17 @@ impl Model {
 }
 
 impl<'c> Body<'c> {
+    /// Without what the provider takes in no batch.
+    pub(super) fn in_a_batch(self) -> Self {
+        Self { stream: None, ..self }
+    }
+
     /// Without what only an answer needs.
     fn without_what_an_answer_needs(self) -> Self {
         Self { max_tokens: None, stream: None, stop_sequences: &[], ..self }
     }
 
-    fn new(call: &'c Call, web_search_tool: &'c str) -> Self {
+    pub(super) fn new(call: &'c Call, web_search_tool: &'c str) -> Self {
         let turns = call
             .turns
             .iter()

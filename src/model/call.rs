@@ -53,6 +53,8 @@ pub struct Call {
     pub paused_contents: Vec<Box<RawValue>>,
     /// How often the answer has been continued.
     pub continuations: usize,
+    /// Whether it is asked in a batch.
+    pub is_batched: bool,
 }
 
 /// What follows an answer.
@@ -132,7 +134,7 @@ impl Call {
             self.extra.iter().any(|(other, raw)| other == name && raw.get() == value)
         };
         ServiceTier {
-            batch: false,
+            batch: self.is_batched,
             fast: says("speed", "\"fast\""),
             us_geo: says("inference_geo", "\"us\""),
         }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Model;
 use crate::domain::spec::RunSpec;
+use crate::domain::submission::RunMode;
 use crate::domain::validate::json::Object;
 use crate::domain::word::Word as _;
 
@@ -189,6 +190,9 @@ fn faults(run: &RunSpec, listed: &Listed) -> Vec<(&'static str, String)> {
     if run.options.output_schema_json.is_some() && listed.refuses("/structured_outputs") {
         faults.push(("output_schema_json", format!("is not taken by {model}")));
     }
+    if run.options.mode == RunMode::Batch && listed.refuses("/batch") {
+        faults.push(("mode", format!("is batch, which {model} does not take")));
+    }
     if run.web_search.is_some() && listed.refuses("/server_tools/web_search") {
         faults.push(("web_search", format!("is not taken by {model}")));
     }
@@ -221,7 +225,7 @@ mod tests {
         let listed = json!([
             {"id": "small-1-20260101", "max_tokens": 64, "capabilities": {
                 "effort": {"supported": true, "low": {"supported": true}, "max": {"supported": false}},
-                "structured_outputs": {"supported": false}, "server_tools": {"web_search": {"supported": false}},
+                "structured_outputs": {"supported": false}, "batch": {"supported": false}, "server_tools": {"web_search": {"supported": false}},
                 "thinking": {"types": {"disabled": {"supported": false}}}}},
             {"id": "unsaid-2", "something_new": true},
         ]);
@@ -253,10 +257,11 @@ mod tests {
     fn only_what_a_model_says_it_cannot_do_is_refused() {
         assert_eq!(refused("small-1", &json!({"effort": "low"})), [""; 0]);
         assert_eq!(refused("small-1", &json!({"effort": "high"})), [""; 0]);
-        let all = json!({"max_tokens": 65, "effort": "max", "output_schema_json": "{}",
+        let all = json!({"max_tokens": 65, "mode": "batch", "effort": "max", "output_schema_json": "{}",
             "extra_json": r#"{"thinking":{"type":"disabled"}}"#,
             "web_search": {"max_uses": 1, "allowed_domains": [], "blocked_domains": []}});
-        let each = ["max_tokens", "effort", "output_schema_json", "web_search", "extra_json"];
+        let each =
+            ["max_tokens", "effort", "output_schema_json", "mode", "web_search", "extra_json"];
         assert_eq!(refused("small-1", &all), each);
         assert_eq!(refused("unsaid-2", &all), [""; 0]);
     }

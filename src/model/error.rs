@@ -55,7 +55,7 @@ pub enum Retry {
 
 impl ModelError {
     /// There is no key.
-    pub(super) fn unconfigured() -> Self {
+    pub fn unconfigured() -> Self {
         let message = "no api key for the model provider is configured";
         Self::new(Reason::ProviderUnconfigured, Retry::Never, message)
     }
@@ -90,16 +90,28 @@ impl ModelError {
     /// The provider answered with a status that is not success.
     pub(super) fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        Self::from_body(Some(status), headers, &body)
+        Self::from_body(Some(status), headers, &body, "")
     }
 
     /// The provider sent an error in the middle of an answer.
     pub(super) fn mid_stream(data: &str) -> Self {
         let body: Value = serde_json::from_str(data).unwrap_or_default();
-        Self::from_body(None, &HeaderMap::new(), &body)
+        Self::from_body(None, &HeaderMap::new(), &body, "the model provider broke off its answer")
     }
 
-    fn from_body(status: Option<StatusCode>, headers: &HeaderMap, body: &Value) -> Self {
+    /// The provider could not answer one question of a batch.
+    pub(super) fn in_a_batch(data: &str) -> Self {
+        let body: Value = serde_json::from_str(data).unwrap_or_default();
+        Self::from_body(None, &HeaderMap::new(), &body, "the model provider did not answer it")
+    }
+
+    /// `stopped` says what happened where there is no status.
+    fn from_body(
+        status: Option<StatusCode>,
+        headers: &HeaderMap,
+        body: &Value,
+        stopped: &str,
+    ) -> Self {
         let word = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
         let kind = word("/error/type");
         let (reason, retry) = classify(status, headers, kind, word("/error/details/error_code"));
@@ -107,7 +119,7 @@ impl ModelError {
             _ if retry == Retry::Never => "the model provider refused the request",
             Some(status) if status.is_success() => "the model provider sent no event stream",
             Some(_) => "the model provider is unavailable",
-            None => "the model provider broke off its answer",
+            None => stopped,
         }
         .to_owned();
         if let Some(status) = status {

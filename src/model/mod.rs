@@ -29,6 +29,8 @@ mod gate;
 
 mod catalog;
 
+pub mod batch;
+
 mod price_file;
 
 #[cfg(test)]
@@ -98,6 +100,7 @@ struct Inner {
     url: reqwest::Url,
     count_url: reqwest::Url,
     models_url: reqwest::Url,
+    batches_url: reqwest::Url,
     api_key: Option<HeaderValue>,
     version: HeaderValue,
     web_search_tool: Option<String>,
@@ -138,6 +141,8 @@ impl Model {
         count_url.set_path(&format!("{}/count_tokens", url.path()));
         let mut models_url = url.clone();
         models_url.set_path(&url.path().replace("/v1/messages", "/v1/models"));
+        let mut batches_url = url.clone();
+        batches_url.set_path(&format!("{}/batches", url.path()));
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)
@@ -154,6 +159,7 @@ impl Model {
             url,
             count_url,
             models_url,
+            batches_url,
             api_key: api_key_header(settings.api_key.as_ref())?,
             version: settings.version.parse().map_err(ModelSetupError::Version)?,
             web_search_tool: settings.web_search_tool,

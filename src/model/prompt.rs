@@ -10,7 +10,7 @@ use super::call::{Call, Role, Turn, WebSearch};
 use super::error::{ModelError, Retry};
 use crate::domain::job::Reason;
 use crate::domain::spec::{RunSpec, Spec, Work};
-use crate::domain::submission::ContextMode;
+use crate::domain::submission::{ContextMode, RunMode};
 use crate::domain::template::{Name, Template};
 use crate::domain::validate::json::Object;
 
@@ -97,6 +97,7 @@ pub fn call(
         begun: None,
         paused_contents: Vec::new(),
         continuations: 0,
+        is_batched: options.mode == RunMode::Batch,
     })
 }
 

@@ -86,6 +86,16 @@ struct Stop {
     stop_details: Option<Value>,
 }
 
+/// A message that has come in one piece.
+#[derive(Deserialize)]
+struct Message {
+    model: String,
+    content: Vec<Box<RawValue>>,
+    stop_reason: Option<String>,
+    stop_details: Option<Value>,
+    usage: Option<UsageReport>,
+}
+
 #[derive(Deserialize)]
 struct CitedPage {
     url: Option<String>,
@@ -112,6 +122,21 @@ impl Accumulator {
             stop_details: Value::Null,
             is_ended: false,
         }
+    }
+
+    /// The answer that a message holds which has come in one piece, judged as if it had streamed.
+    pub fn read_whole(message: &RawValue, request_id: Option<String>) -> Result<Reply, ModelError> {
+        let Message { model, content, stop_reason, stop_details, usage } =
+            read("message", message.get())?;
+        let mut answer = Self::new(Partial::default(), request_id);
+        answer.start(Start { message: StartMessage { model, usage: None } });
+        for (index, content_block) in (0..).zip(content) {
+            answer.start_block(BlockStart { index, content_block })?;
+            open_block(&mut answer.blocks, index)?.close();
+        }
+        answer.stop(MessageDelta { delta: Stop { stop_reason, stop_details }, usage });
+        answer.is_ended = true;
+        answer.finish()
     }
 
     /// Takes in the next event; fails if it is an error or breaks the rules of the stream.

@@ -103,6 +103,7 @@ fn call() -> Call {
         begun: None,
         paused_contents: vec![],
         continuations: 0,
+        is_batched: false,
     }
 }
 

@@ -116,6 +116,15 @@ impl Store {
         self.move_held(job, Action::Starve { lease: job.lease, failure }, Some(call)).await
     }
 
+    /// Parks the job until its question is answered in a batch.
+    pub async fn park_for_batch(
+        &self,
+        job: &Claimed,
+        call: CallEnd,
+    ) -> Result<JobState, StoreError> {
+        self.move_held(job, Action::Batch { lease: job.lease }, Some(call)).await
+    }
+
     /// Gives the job back, uncounted.
     pub async fn release(&self, job: &Claimed, call: CallEnd) -> Result<JobState, StoreError> {
         self.move_held(job, Action::Release { lease: job.lease }, Some(call)).await
@@ -141,7 +150,7 @@ impl Store {
     ) -> Result<JobState, StoreError> {
         let known = Box::new(job.state.clone());
         let work = Work::Move { spec: Arc::clone(&job.spec), known, action };
-        let lines = call.map(|call| Line::ended(&job.key, call)).into_iter().collect();
+        let lines = call.and_then(|call| Line::ended(&job.key, call)).into_iter().collect();
         let moved = self.write_soon(&job.key, work, lines).await?;
         moved.map(|moved| moved.transition.state).ok_or_else(|| Refusal::LeaseLost.into())
     }

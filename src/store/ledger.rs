@@ -85,6 +85,8 @@ pub enum CallEnd {
     Settled(CallId, Settlement),
     /// It never left, so its row is taken back.
     Unsent(CallId),
+    /// It waits in a batch, and is settled with that.
+    Batched,
 }
 
 impl Store {
@@ -101,7 +103,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let start = Line::started(job, call_id, model);
         let work = Work::Call { lease: job.lease, start };
-        self.write_soon(&job.key, work, vec![Line::ended(&job.key, ended)]).await.map(|_| ())
+        let lines = Line::ended(&job.key, ended).into_iter().collect();
+        self.write_soon(&job.key, work, lines).await.map(|_| ())
     }
 
     /// Sets aside the most that a call can cost, if the budget covers it beside all other calls of the job; else nothing
@@ -143,7 +146,8 @@ impl Store {
 
     /// Writes how a call ended; one that the sweeper had given up for lost is corrected.
     pub async fn end_call(&self, key: &JobKey, ended: CallEnd) -> Result<(), StoreError> {
-        self.write_soon(key, Work::Ledger, vec![Line::ended(key, ended)]).await.map(|_| ())
+        let Some(line) = Line::ended(key, ended) else { return Ok(()) };
+        self.write_soon(key, Work::Ledger, vec![line]).await.map(|_| ())
     }
 
     /// Keeps the text that has arrived so far, for the case that nobody is left to settle the call.
@@ -186,14 +190,15 @@ impl Line {
         Self::new(&job.key, call_id, what)
     }
 
-    /// A call that is over.
-    pub(super) fn ended(key: &JobKey, ended: CallEnd) -> Self {
+    /// A call that is over; nothing for one that is not.
+    pub(super) fn ended(key: &JobKey, ended: CallEnd) -> Option<Self> {
         match ended {
-            CallEnd::Unsent(call_id) => Self::new(key, call_id, What::Unsent),
+            CallEnd::Batched => None,
+            CallEnd::Unsent(call_id) => Some(Self::new(key, call_id, What::Unsent)),
             CallEnd::Settled(call_id, mut settlement) => {
                 settlement.error = settlement.error.as_deref().map(storable);
                 settlement.partial_output = settlement.partial_output.as_deref().map(storable);
-                Self::new(key, call_id, What::Settled(settlement))
+                Some(Self::new(key, call_id, What::Settled(settlement)))
             }
         }
     }

@@ -43,6 +43,8 @@ pub mod usage;
 
 pub mod price;
 
+pub mod batch;
+
 pub mod outbox;
 
 pub mod sweep;

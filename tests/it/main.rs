@@ -55,6 +55,8 @@ mod lease;
 mod presence;
 mod pressure;
 
+mod batch;
+
 mod absence;
 
 mod rolling;

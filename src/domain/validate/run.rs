@@ -2,7 +2,7 @@
 
 use super::{DAY_SECONDS, Faults, Known, PROMPT_BYTES_MAX, check_model, json};
 use crate::domain::spec::{RunOptions, RunSpec, WebSearchSpec};
-use crate::domain::submission::{RunStep, Step, UserLocation, WebSearch};
+use crate::domain::submission::{RunMode, RunStep, Step, UserLocation, WebSearch};
 use crate::domain::template::{Name, Template};
 
 pub(super) fn freeze_run(
@@ -80,6 +80,10 @@ fn freeze_options(
         if run.effort.is_some() || run.output_schema_json.is_some() {
             ours.push("output_config");
         }
+        if run.mode == Some(RunMode::Batch) {
+            // The provider takes no part of a batch that asks for it.
+            ours.extend(["speed", "fallbacks"]);
+        }
         json::check_object(&field("extra_json"), extra, &ours, faults);
     }
     RunOptions {
@@ -88,6 +92,7 @@ fn freeze_options(
         stop_sequences: run.stop_sequences.clone(),
         on_truncated: run.on_truncated.unwrap_or_default(),
         extra_json: run.extra_json.clone(),
+        mode: run.mode.unwrap_or_default(),
     }
 }
 

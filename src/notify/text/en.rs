@@ -63,6 +63,7 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         }
         Some(
             Reason::SpendLimit
+            | Reason::Batch
             | Reason::Budget
             | Reason::Scheduled
             | Reason::Waiting
@@ -96,6 +97,7 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::StepPanicked
             | Reason::ModelUnpriced
             | Reason::SpendLimit
+            | Reason::Batch
             | Reason::Budget,
         )
         | None => "It was stopped by request.",

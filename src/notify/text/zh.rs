@@ -59,6 +59,7 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::ModelUnpriced) => "任务设有预算，但不知道 AI 模型的价格。",
         Some(
             Reason::SpendLimit
+            | Reason::Batch
             | Reason::Budget
             | Reason::Scheduled
             | Reason::Waiting
@@ -90,6 +91,7 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::StepPanicked
             | Reason::ModelUnpriced
             | Reason::SpendLimit
+            | Reason::Batch
             | Reason::Budget,
         )
         | None => "任务已应要求停止。",

@@ -103,6 +103,7 @@ fn run_step(
             faults,
         ),
         extra_json: text(run.extra_json),
+        mode: word::read::<proto::RunMode>(&field("mode"), run.mode, faults),
     }
 }
 

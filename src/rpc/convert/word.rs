@@ -43,6 +43,7 @@ meanings! {
     submission::ContextMode = ContextMode { Conversation, None }
     submission::TimeoutPolicy = TimeoutPolicy { Fail, Approve, Reject }
     submission::Effort = Effort { Low, Medium, High, Xhigh, Max }
+    submission::RunMode = RunMode { Stream, Batch }
     submission::TruncationPolicy = TruncationPolicy { Fail, Accept, Continue }
     job::Status = JobStatus {
         Queued, Running, AwaitingApproval, Paused, Completed, Failed, Cancelled,
@@ -56,6 +57,7 @@ meanings! {
         JobSubmitted, StepStarted, StepFinished, StepWaiting, StepDelayed, AttemptLost,
         AttemptReleased, ApprovalRequested, ApprovalDecided, ApprovalExpired, PauseRequested,
         JobPaused, JobResumed, JobRetried, JobCompleted, JobFailed, JobCancelled,
+        StepBatched,
     }
     usage::Grouping = UsageGrouping { Day, Model, Label, Job, None }
 }

@@ -87,6 +87,8 @@ impl Rig {
             ("LONGHAUL_LEASE_SECONDS", "30"),
             ("LONGHAUL_SWEEP_MS", "50"),
             ("LONGHAUL_DRAIN_SECONDS", "1"),
+            ("LONGHAUL_BATCH_LINGER_MS", "20"),
+            ("LONGHAUL_BATCH_POLL_MS", "50"),
         ];
         let all = given.into_iter().chain(variables.iter().copied());
         let variables = all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();

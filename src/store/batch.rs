@@ -1,0 +1,221 @@
+//! Batches: the questions that wait to leave together, the orders they left with, and what became of each.
+//!
+//! A question is written before its job is parked, and an order before it leaves, so that a crash at any point leaves
+//! enough to go on from. What comes back is stored with its settlement in the ledger, and makes its job due.
+
+mod order;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde_json::value::RawValue;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+pub use self::order::{BatchWork, DueBatch, Order};
+use super::claim::Claimed;
+use super::ledger::{CallEnd, Line, Settlement};
+use super::write::write;
+use super::{Store, StoreError, bounded, retried};
+use crate::domain::id::{CallId, JobKey};
+
+/// A question of a step, and what became of it.
+#[derive(Debug)]
+pub struct Batched {
+    /// What became of it, in the words of the provider; none while it is open.
+    pub result: Option<Box<RawValue>>,
+    /// The provider's id of the batch it is in, once that is known.
+    pub provider_batch_id: Option<String>,
+    /// When that was ordered, or the question asked: by that day it is priced.
+    pub ordered_at: DateTime<Utc>,
+}
+
+/// What became of a question.
+#[derive(Clone, Debug)]
+pub struct BatchAnswer {
+    /// In the words of the provider.
+    pub result: Box<RawValue>,
+    /// What it used.
+    pub settlement: Settlement,
+}
+
+impl Store {
+    /// The questions of the step in hand, in the order in which they were asked.
+    pub async fn batched(&self, job: &Claimed) -> Result<Vec<Batched>, StoreError> {
+        let rows = bounded(
+            sqlx::query!(
+                r#"-- batched
+                select r.result::text as result, b.provider_batch_id, coalesce(b.created_at, r.created_at) as "ordered_at!"
+                from longhaul.batch_request r left join longhaul.batch b using (batch_id)
+                where r.shard = $1 and r.job_id = $2 and r.step = $3 and r.revision = $4
+                order by r.created_at, r.call_id"#,
+                job.key.shard(),
+                job.key.job_id(),
+                job.state.current_step,
+                job.state.revision,
+            )
+            .fetch_all(&self.pool),
+        )
+        .await?;
+        let rows = rows.into_iter().map(|row| {
+            let result = row.result.map(raw).transpose()?;
+            let (provider_batch_id, ordered_at) = (row.provider_batch_id, row.ordered_at);
+            Ok(Batched { result, provider_batch_id, ordered_at })
+        });
+        rows.collect()
+    }
+
+    /// Has a question leave with the next batch but not before this time has passed, if the lease still holds.
+    pub async fn ask_in_batch(
+        &self,
+        job: &Claimed,
+        call_id: CallId,
+        params: &str,
+        linger: Duration,
+    ) -> Result<(), StoreError> {
+        bounded(
+            sqlx::query!(
+                "-- ask_in_batch
+                insert into longhaul.batch_request (shard, job_id, call_id, step, revision, params, due_at, created_at)
+                select j.shard, j.job_id, $3, j.current_step, j.revision, $4::text::json,
+                  longhaul.now() + make_interval(secs => $5), longhaul.now()
+                from longhaul.job j
+                where j.shard = $1 and j.job_id = $2 and j.status = 'running'
+                  and j.executor_id = $6 and j.epoch = $7 and j.attempt_id = $8
+                on conflict do nothing",
+                job.key.shard(),
+                job.key.job_id(),
+                call_id.0,
+                params,
+                linger.as_secs_f64(),
+                job.lease.executor_id.0,
+                job.lease.epoch,
+                job.lease.attempt_id.0,
+            )
+            .execute(&self.pool),
+        )
+        .await
+        .map(|_| ())
+    }
+
+    /// Forgets what the step in hand was answered, so that it is asked again.
+    pub async fn forget_batched(&self, job: &Claimed) -> Result<(), StoreError> {
+        bounded(
+            sqlx::query!(
+                "-- forget_batched
+                delete from longhaul.batch_request
+                where shard = $1 and job_id = $2 and step = $3 and revision = $4 and result is not null",
+                job.key.shard(),
+                job.key.job_id(),
+                job.state.current_step,
+                job.state.revision,
+            )
+            .execute(&self.pool),
+        )
+        .await
+        .map(|_| ())
+    }
+}
+
+impl Store {
+    /// Stores what became of questions of an order, settles them in the ledger, and makes due whoever waits for them.
+    ///
+    /// What has a result already keeps it.
+    pub async fn store_answers(
+        &self,
+        batch_id: Uuid,
+        answers: &HashMap<CallId, BatchAnswer>,
+    ) -> Result<(), StoreError> {
+        retried(|| async {
+            let mut tx = self.pool.begin().await?;
+            let ids: Vec<Uuid> = answers.keys().map(|call_id| call_id.0).collect();
+            let open = sqlx::query!(
+                "-- lock_unanswered
+                -- cross-shard: questions of all jobs leave together
+                select job_id, call_id from longhaul.batch_request
+                where batch_id = $1 and call_id = any($2) and result is null
+                order by shard, job_id, call_id for update",
+                batch_id,
+                &ids,
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let (mut lines, mut ids, mut results) = (Vec::new(), Vec::new(), Vec::new());
+            for row in open {
+                let Some(answer) = answers.get(&CallId(row.call_id)) else { continue };
+                let end = CallEnd::Settled(CallId(row.call_id), answer.settlement.clone());
+                lines.extend(Line::ended(&JobKey::new(&row.job_id), end));
+                ids.push(row.call_id);
+                results.push(answer.result.get().to_owned());
+            }
+            let lines: Vec<&Line> = lines.iter().collect();
+            write(&mut tx, &[], &lines, None).await?;
+            make_due(&mut tx, batch_id, &ids, &results).await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Forgets answers that are in a checkpoint, or that nobody waits for, and orders without questions.
+    pub async fn tidy_batches(&self) -> Result<(), StoreError> {
+        bounded(
+            sqlx::query!(
+                "-- tidy_batches
+                -- cross-shard: questions of all jobs leave together
+                with told as (
+                  delete from longhaul.batch_request r
+                  where r.answered_at is not null and not exists (select from longhaul.job j
+                    where j.shard = r.shard and j.job_id = r.job_id and j.current_step = r.step
+                      and j.revision = r.revision and j.status not in ('completed', 'failed', 'cancelled'))
+                )
+                delete from longhaul.batch b where b.status = 'ended' and not exists (
+                  select from longhaul.batch_request r where r.batch_id = b.batch_id)"
+            )
+            .execute(&self.pool),
+        )
+        .await
+        .map(|_| ())
+    }
+}
+
+/// Keeps results, and makes due the jobs that wait for them.
+async fn make_due(
+    tx: &mut PgConnection,
+    batch_id: Uuid,
+    ids: &[Uuid],
+    results: &[String],
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "-- store_answers
+        -- cross-shard: questions of all jobs leave together
+        with answered as (
+          update longhaul.batch_request r set result = a.result::json, params = null, answered_at = longhaul.now()
+          from unnest($2::uuid[], $3::text[]) as a(call_id, result)
+          where r.batch_id = $1 and r.call_id = a.call_id
+          returning r.shard, r.job_id, r.step, r.revision
+        ),
+        -- In the order in which all rows are locked.
+        waiting as (
+          select j.shard, j.job_id from longhaul.job j join answered a using (shard, job_id)
+          where j.current_step = a.step and j.revision = a.revision and j.status = 'queued' and j.reason = 'BATCH'
+            and j.run_at > longhaul.now()
+          order by j.shard, j.job_id for update of j
+        )
+        update longhaul.job j set run_at = longhaul.now() from waiting w
+        where j.shard = w.shard and j.job_id = w.job_id",
+        batch_id,
+        ids,
+        results,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+fn raw(text: String) -> Result<Box<RawValue>, StoreError> {
+    RawValue::from_string(text).map_err(|error| StoreError::Corrupt {
+        table: "batch_request",
+        what: format!("a result at column {}", error.column()),
+    })
+}
