@@ -33,6 +33,7 @@ impl Scales {
         // Nobody's rounds are to be counted, and nobody is told anything.
         let quiet = [
             ("LONGHAUL_SWEEP_MS", "60000"),
+            ("LONGHAUL_BATCH_POLL_MS", "60000"),
             ("LONGHAUL_LEASE_SECONDS", "3600"),
             ("LONGHAUL_NOTIFY", ""),
         ];
