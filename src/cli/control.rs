@@ -3,7 +3,9 @@
 //! In come a job's id and what the action needs; out goes how the job stands after it.
 //! An action that had already taken effect is no error: it says that nothing changed.
 
+use std::fs;
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -17,8 +19,8 @@ use super::{
     word,
 };
 use crate::rpc::proto::{
-    ApproveAction, CancelAction, ControlRequest, PauseAction, RejectAction, ResumeAction,
-    RetryAction, control_request::Action,
+    ApproveAction, CancelAction, ControlRequest, PauseAction, RejectAction, RequestChangesAction,
+    ResumeAction, RetryAction, control_request::Action,
 };
 
 /// The job an action is for.
@@ -89,6 +91,16 @@ pub struct DecideArgs {
     on_behalf_of: String,
 }
 
+/// Approve what a job asks
+#[derive(Args, Debug)]
+pub struct ApproveArgs {
+    #[command(flatten)]
+    decide: DecideArgs,
+    /// A file with what takes the place of the output that is shown, where the step lets it be edited; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    edited_output: Option<PathBuf>,
+}
+
 impl PauseArgs {
     /// Runs the command.
     pub async fn run(self) -> Result<Exit> {
@@ -117,12 +129,22 @@ impl RetryArgs {
     }
 }
 
-impl DecideArgs {
+impl ApproveArgs {
     /// Votes for going on.
-    pub async fn approve(self) -> Result<Exit> {
-        let Self { target, approval_id, comment, on_behalf_of } = self;
-        let vote = ApproveAction { approval_id, comment, on_behalf_of };
+    pub async fn run(self) -> Result<Exit> {
+        let edited_output = self.edited_output.as_deref().map(read_text).transpose()?;
+        let DecideArgs { target, approval_id, comment, on_behalf_of } = self.decide;
+        let vote = ApproveAction { approval_id, comment, on_behalf_of, edited_output };
         act(target, Action::Approve(vote)).await
+    }
+}
+
+impl DecideArgs {
+    /// Has the step that is shown done again.
+    pub async fn request_changes(self) -> Result<Exit> {
+        let Self { target, approval_id, comment, on_behalf_of } = self;
+        let vote = RequestChangesAction { approval_id, comment, on_behalf_of };
+        act(target, Action::RequestChanges(vote)).await
     }
 
     /// Votes for ending the job.
@@ -131,6 +153,13 @@ impl DecideArgs {
         let vote = RejectAction { approval_id, comment, on_behalf_of };
         act(target, Action::Reject(vote)).await
     }
+}
+
+fn read_text(file: &Path) -> Result<String> {
+    if file == Path::new("-") {
+        return io::read_to_string(io::stdin()).context("reading the output from stdin");
+    }
+    fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
 async fn act(target: Target, action: Action) -> Result<Exit> {

@@ -127,6 +127,7 @@ fn approval(approval: &Approval) -> Value {
 fn decision(decision: &Decision) -> Value {
     json!({
         "verdict": word::verdict(decision.verdict),
+        "edited": decision.edited,
         "by": decision.by,
         "door": word::door(decision.door),
         "comment": decision.comment,
@@ -183,12 +184,15 @@ fn submitted_step(step: &Step) -> Value {
         Some(step::Kind::Approval(approval)) => (
             "approval",
             json!({
-                "note": approval.note,
-                "approvers": approval.approvers,
-                "quorum": approval.quorum,
-                "timeout_seconds": approval.timeout_seconds,
-                "on_timeout": word::timeout_policy(approval.on_timeout),
-            }),
+                    "note": approval.note,
+                    "approvers": approval.approvers,
+                    "quorum": approval.quorum,
+                    "timeout_seconds": approval.timeout_seconds,
+                    "on_timeout": word::timeout_policy(approval.on_timeout),
+            "allow_edit": approval.allow_edit,
+            "max_revisions": approval.max_revisions,
+            "revise_step": approval.revise_step,
+                }),
         ),
         Some(step::Kind::Wait(wait)) => (
             "wait",

@@ -72,9 +72,11 @@ enum Command {
     Cancel(control::CancelArgs),
     Retry(control::RetryArgs),
     /// Decide the pending approval: go on
-    Approve(control::DecideArgs),
+    Approve(control::ApproveArgs),
     /// Decide the pending approval: end the job
     Reject(control::DecideArgs),
+    /// Have what a job shows done again, with what is to be changed as the comment
+    RequestChanges(control::DecideArgs),
     Prices(prices::PricesArgs),
 }
 
@@ -108,8 +110,9 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Resume(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Cancel(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Retry(args) => Box::pin(until_interrupted(args.run())).await,
-        Command::Approve(args) => Box::pin(until_interrupted(args.approve())).await,
+        Command::Approve(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
+        Command::RequestChanges(args) => Box::pin(until_interrupted(args.request_changes())).await,
         Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
     }
 }

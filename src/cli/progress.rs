@@ -130,7 +130,9 @@ fn row(view: &View<'_>, state: &StepState, wide: usize, paint: Paint) -> String 
 fn told(view: &View<'_>, state: &StepState) -> String {
     if let Some(decision) = state.decisions.last() {
         let verdict = match decision.verdict() {
+            Verdict::Approve if decision.edited => "edited and approved",
             Verdict::Approve => "approved",
+            Verdict::RequestChanges => "sent back",
             Verdict::Reject => "rejected",
             Verdict::Unspecified => "decided",
         };

@@ -129,6 +129,9 @@ struct Approval {
     timeout_seconds: i32,
     #[serde(deserialize_with = "on_timeout")]
     on_timeout: i32,
+    allow_edit: bool,
+    max_revisions: i32,
+    revise_step: i32,
 }
 
 #[derive(Deserialize)]
@@ -271,6 +274,9 @@ impl From<Approval> for ApprovalStep {
             quorum: approval.quorum,
             timeout_seconds: approval.timeout_seconds,
             on_timeout: approval.on_timeout,
+            allow_edit: approval.allow_edit,
+            max_revisions: approval.max_revisions,
+            revise_step: approval.revise_step,
         }
     }
 }

@@ -25,6 +25,8 @@ pub enum Verdict {
     Approve,
     /// End the job.
     Reject,
+    /// Have an earlier step done again, with what the approver says.
+    RequestChanges,
 }
 
 impl Word for Verdict {}
@@ -59,6 +61,10 @@ pub enum ApprovalStatus {
     Expired,
     /// The job was ended while it was pending.
     Withdrawn,
+    /// An approver wants what was shown to be done again.
+    ChangesRequested,
+    /// What was shown was edited, and the edit is asked about anew.
+    Superseded,
 }
 
 impl Word for ApprovalStatus {}

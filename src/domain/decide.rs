@@ -1,16 +1,26 @@
 //! Decisions: one vote per approver, one outcome per approval, none after the deadline.
 //!
 //! A decision that arrives while the job is paused is kept, and carried out by the resume.
+//! What was shown may be edited with an approval, or sent back to be done again, where the step lets it.
 
 use super::approval::{ApprovalStatus, Door, Verdict, mask};
-use super::enter::enter;
+use super::enter::{ask, enter};
 use super::event::{Decision, Detail, EventKind};
 use super::id::ApprovalId;
-use super::job::{Failure, JobState, Reason, Status};
-use super::spec::{ApprovalSpec, Work};
-use super::state::{Ballot, Refusal};
+use super::job::{Failure, JobState, Reason, Status, StepResult};
+use super::spec::{ApprovalOptions, ApprovalSpec, Work};
+use super::state::{Ballot, Checkpoint, Refusal};
 use super::submission::TimeoutPolicy;
 use super::turn::{Moved, Turn};
+
+/// What a run step answered, and what an approver wanted changed of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// The answer.
+    pub answer: String,
+    /// What was wanted.
+    pub feedback: String,
+}
 
 /// The approval that a vote without an id means: the only one the job has ever asked, pending or not.
 ///
@@ -44,10 +54,30 @@ pub(super) fn vote(turn: &mut Turn<'_>, ballot: Ballot) -> Moved {
     if turn.state.is_past_deadline(turn.now) {
         return Err(Refusal::ApprovalClosed { status: ApprovalStatus::Expired });
     }
-    let quorum = turn.approval_spec().map_or(1, |approval| approval.quorum);
+    let (quorum, options) = turn
+        .approval_spec()
+        .map_or((1, ApprovalOptions::default()), |approval| (approval.quorum, approval.options));
     let verdict = ballot.verdict;
-    record(turn, ballot.approval_id, verdict, ballot.voter, ballot.door, ballot.comment);
-    let decided = verdict == Verdict::Reject || turn.state.votes >= quorum;
+    if verdict == Verdict::RequestChanges && ballot.revisions >= options.max_revisions {
+        return Err(Refusal::ChangesNotAllowed { most: options.max_revisions });
+    }
+    let mut approval_id = ballot.approval_id;
+    let is_edited = ballot.edited_output.is_some();
+    if let Some(output) = ballot.edited_output {
+        let shown = ballot.shown.filter(|_| options.allow_edit).ok_or(Refusal::EditNotAllowed)?;
+        let edited = shown.edited(output);
+        approval_id = edit(turn, edited, &ballot.voter)?;
+    }
+    let decision = Decision {
+        verdict,
+        voter: ballot.voter,
+        door: ballot.door,
+        comment: ballot.comment,
+        edited: is_edited,
+        decided_at: turn.now,
+    };
+    record(turn, approval_id, decision);
+    let decided = verdict != Verdict::Approve || turn.state.votes >= quorum;
     if decided {
         let paused = turn.state.status == Status::Paused;
         turn.close_approval(outcome(verdict));
@@ -58,6 +88,33 @@ pub(super) fn vote(turn: &mut Turn<'_>, ballot: Ballot) -> Moved {
         }
     }
     Ok(true)
+}
+
+/// Puts an edit in the place of what was shown. Where others have to agree they are asked anew, and earlier votes are
+/// void; answers which approval the vote is for now.
+fn edit(turn: &mut Turn<'_>, edited: StepResult, voter: &str) -> Result<ApprovalId, Refusal> {
+    let Some(approval) = turn.approval_spec().cloned() else { return Err(turn.conflict()) };
+    let before = turn.state.approval_id.ok_or_else(|| turn.conflict())?;
+    if approval.quorum > 1 && turn.state.status == Status::Paused {
+        // Nobody is asked while the job is held.
+        return Err(turn.conflict());
+    }
+    turn.state.revision += 1;
+    turn.out.checkpoints.push(Checkpoint {
+        step: turn.spec.shown_at(turn.state.current_step),
+        revision: turn.state.revision,
+        attempt_id: None,
+        result: Some(edited),
+        started_at: turn.now,
+        finished_at: turn.now,
+    });
+    if approval.quorum == 1 {
+        return Ok(before);
+    }
+    turn.close_approval(ApprovalStatus::Superseded);
+    let mut others = approval;
+    others.approvers.retain(|approver| approver != voter);
+    Ok(ask(turn, &others))
 }
 
 /// Does what the step's policy says when its time is over.
@@ -72,8 +129,15 @@ pub(super) fn expire(turn: &mut Turn<'_>, delivered: bool) -> bool {
     let policy = turn.approval_spec().map_or(TimeoutPolicy::Fail, |approval| approval.on_timeout);
     match policy {
         TimeoutPolicy::Approve if delivered => {
-            let voter = Door::Timeout;
-            record(turn, approval_id, Verdict::Approve, "timeout".to_owned(), voter, String::new());
+            let decision = Decision {
+                verdict: Verdict::Approve,
+                voter: "timeout".to_owned(),
+                door: Door::Timeout,
+                comment: String::new(),
+                edited: false,
+                decided_at: turn.now,
+            };
+            record(turn, approval_id, decision);
             turn.close_approval(ApprovalStatus::Approved);
             carry_out(turn, Verdict::Approve);
         }
@@ -114,25 +178,25 @@ pub(super) fn carry_out(turn: &mut Turn<'_>, verdict: Verdict) {
             let message = format!("cancelled: step {step} was rejected");
             turn.end(Status::Cancelled, Some(Reason::Rejected), message);
         }
+        Verdict::RequestChanges => {
+            let revise_step =
+                turn.approval_spec().map_or(step, |approval| approval.options.revise_step);
+            turn.state.revision += 1;
+            enter(turn, revise_step);
+        }
     }
 }
 
-fn record(
-    turn: &mut Turn<'_>,
-    approval_id: ApprovalId,
-    verdict: Verdict,
-    voter: String,
-    door: Door,
-    comment: String,
-) {
-    let what = match verdict {
-        Verdict::Approve => "approved",
-        Verdict::Reject => "rejected",
+fn record(turn: &mut Turn<'_>, approval_id: ApprovalId, decision: Decision) {
+    let what = match decision.verdict {
+        Verdict::Approve if decision.edited => "was edited and approved",
+        Verdict::Approve => "was approved",
+        Verdict::Reject => "was rejected",
+        Verdict::RequestChanges => "was sent back",
     };
-    turn.state.votes += i32::from(verdict == Verdict::Approve);
-    let message = format!("was {what} by {}", mask(&voter));
+    turn.state.votes += i32::from(decision.verdict == Verdict::Approve);
+    let message = format!("{what} by {}", mask(&decision.voter));
     turn.tell_step(EventKind::ApprovalDecided, &message);
-    let decision = Decision { verdict, voter, door, comment, decided_at: turn.now };
     turn.add_detail(Detail::Decision(decision.clone()));
     turn.out.vote = Some((approval_id, decision));
 }
@@ -141,6 +205,7 @@ fn outcome(verdict: Verdict) -> ApprovalStatus {
     match verdict {
         Verdict::Approve => ApprovalStatus::Approved,
         Verdict::Reject => ApprovalStatus::Rejected,
+        Verdict::RequestChanges => ApprovalStatus::ChangesRequested,
     }
 }
 

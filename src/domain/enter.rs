@@ -20,7 +20,10 @@ pub(super) fn enter(turn: &mut Turn<'_>, first: i32) {
         turn.state.status = Status::Queued;
         match &found.work {
             Work::Run(_) => return,
-            Work::Approval(approval) => return ask(turn, approval),
+            Work::Approval(approval) => {
+                ask(turn, approval);
+                return;
+            }
             Work::Wait(wait) => {
                 turn.state.step_started_at = Some(turn.now);
                 let due_at = due_at(*wait, turn.now);
@@ -45,7 +48,8 @@ fn due_at(wait: WaitSpec, now: DateTime<Utc>) -> DateTime<Utc> {
     }
 }
 
-fn ask(turn: &mut Turn<'_>, approval: &ApprovalSpec) {
+/// Asks for a decision; answers under which id.
+pub(super) fn ask(turn: &mut Turn<'_>, approval: &ApprovalSpec) -> ApprovalId {
     let asked = Asked {
         approval_id: ApprovalId::new(),
         note: approval.note.clone(),
@@ -69,7 +73,9 @@ fn ask(turn: &mut Turn<'_>, approval: &ApprovalSpec) {
     let approvers = approval.approvers.iter();
     let notices = approvers.map(|who| (sequence, NoticeKind::ApprovalRequested, who.clone()));
     turn.out.notices.extend(notices);
+    let approval_id = asked.approval_id;
     turn.out.asked = Some((turn.state.current_step, asked, approval.approvers.clone()));
+    approval_id
 }
 
 fn complete(turn: &mut Turn<'_>) {

@@ -119,8 +119,16 @@ pub struct Decision {
     pub door: Door,
     /// What they said.
     pub comment: String,
+    /// Whether they edited what was shown to them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub edited: bool,
     /// When.
     pub decided_at: DateTime<Utc>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What a notice tells.

@@ -352,6 +352,15 @@ pub struct StepResult {
     pub stop_reason: String,
 }
 
+impl StepResult {
+    /// The same as a person has edited it; what it used and cost stays what it did.
+    #[must_use]
+    pub fn edited(self, output: String) -> Self {
+        let content = serde_json::json!([{"type": "text", "text": output}]).to_string();
+        Self { output, content, ..self }
+    }
+}
+
 /// A source that an answer cites.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Citation {

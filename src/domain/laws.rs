@@ -39,12 +39,17 @@ enum Wish {
     Resume,
     Cancel,
     Retry { from_step: Option<i32> },
-    Vote { verdict: Verdict, voter: u8 },
+    Vote { verdict: Verdict, voter: u8, edits: bool },
     LetTimePass { seconds: i64 },
 }
 
 fn wishes() -> impl Strategy<Value = Wish> {
-    let verdict = prop_oneof![3 => Just(Verdict::Approve), 1 => Just(Verdict::Reject)];
+    let verdict = prop_oneof![
+        4 => Just((Verdict::Approve, false)),
+        2 => Just((Verdict::Approve, true)),
+        1 => Just((Verdict::Reject, false)),
+        2 => Just((Verdict::RequestChanges, false)),
+    ];
     prop_oneof![
         6 => Just(Wish::Claim),
         6 => any::<bool>().prop_map(|straight_on| Wish::Finish { straight_on }),
@@ -61,7 +66,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
         3 => Just(Wish::Resume),
         1 => Just(Wish::Cancel),
         2 => proptest::option::of(-1_i32..7).prop_map(|from_step| Wish::Retry { from_step }),
-        5 => (verdict, 0_u8..3).prop_map(|(verdict, voter)| Wish::Vote { verdict, voter }),
+        6 => (verdict, 0_u8..3).prop_map(|((verdict, edits), voter)| Wish::Vote { verdict, voter, edits }),
         4 => (0_i64..200).prop_map(|seconds| Wish::LetTimePass { seconds }),
     ]
 }
@@ -130,11 +135,17 @@ impl<'a> Life<'a> {
             Wish::Resume => Action::Resume { budget_usd: None },
             Wish::Cancel => Action::Cancel { comment: String::new() },
             Wish::Retry { from_step } => Action::Retry { from_step },
-            Wish::Vote { verdict, voter: nth } => {
+            Wish::Vote { verdict, voter: nth, edits } => {
                 let (approval_id, status, cast) = self.approvals.last()?.clone();
                 let voter = format!("+1555010{nth}");
                 let (door, comment) = (Door::Link, String::new());
+                let sent_back =
+                    |(_, status, _): &&Asked| *status == ApprovalStatus::ChangesRequested;
+                let revisions = self.approvals.iter().filter(sent_back).count();
                 Action::Vote(Ballot {
+                    edited_output: edits.then(|| "e".to_owned()),
+                    shown: Some(Box::new(result())),
+                    revisions: i32::try_from(revisions).expect("a life is short"),
                     approval_id,
                     status,
                     votes: cast,
@@ -192,6 +203,9 @@ impl<'a> Life<'a> {
             let key = (checkpoint.step, checkpoint.revision);
             prop_assert!(self.checkpoints.insert(key), "step {key:?} was checkpointed twice");
         }
+        if let Some((_, asked, _)) = &transition.asked {
+            self.approvals.push((asked.approval_id, ApprovalStatus::Pending, Vec::new()));
+        }
         if let Some((approval_id, decision)) = &transition.vote {
             let is_over = before.deadline_at.is_some_and(|deadline_at| deadline_at <= self.now)
                 || before.left_ms == Some(0);
@@ -206,9 +220,6 @@ impl<'a> Life<'a> {
             let (_, was, _) = found.expect("what is closed was asked");
             prop_assert_eq!(*was, ApprovalStatus::Pending, "one outcome per approval");
             *was = status;
-        }
-        if let Some((_, asked, _)) = &transition.asked {
-            self.approvals.push((asked.approval_id, ApprovalStatus::Pending, Vec::new()));
         }
         let open = |(id, status, _): &Asked| {
             (*status == ApprovalStatus::Pending) == (after.approval_id == Some(*id))
@@ -305,7 +316,11 @@ fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseErr
         let expected: Vec<&str> = if ends.contains(&event.kind) || is_starved {
             spec.notify.iter().map(String::as_str).collect()
         } else if event.kind == EventKind::ApprovalRequested {
-            vec!["+15550100", "+15550101"]
+            // Whoever edited what was shown is not asked about it.
+            let editor = transition.vote.as_ref().filter(|(_, decision)| decision.edited);
+            let editor = editor.map(|(_, decision)| decision.voter.as_str());
+            let asked = ["+15550100", "+15550101"].into_iter();
+            asked.filter(|approver| Some(*approver) != editor).collect()
         } else {
             Vec::new()
         };
@@ -350,8 +365,8 @@ proptest! {
                 Wish::Due,
                 Wish::Claim,
                 Wish::Finish { straight_on: true },
-                Wish::Vote { verdict: Verdict::Approve, voter: 0 },
-                Wish::Vote { verdict: Verdict::Approve, voter: 1 },
+                Wish::Vote { verdict: Verdict::Approve, voter: 0, edits: false },
+                Wish::Vote { verdict: Verdict::Approve, voter: 1, edits: false },
                 Wish::Expire { delivered: false },
             ] {
                 life.live(&wish)?;

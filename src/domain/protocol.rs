@@ -12,7 +12,7 @@ mod step;
 
 mod search;
 
-use super::spec::{ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, Work};
+use super::spec::{ApprovalOptions, ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, Work};
 use super::submission::{ContextMode, TimeoutPolicy};
 use search::{Explored, explore};
 use world::{Budget, Missing, Model};
@@ -38,6 +38,7 @@ fn approval() -> Work {
         quorum: 1,
         timeout_seconds: 3600,
         on_timeout: TimeoutPolicy::Fail,
+        options: ApprovalOptions::default(),
     })
 }
 

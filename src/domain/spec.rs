@@ -16,7 +16,8 @@ use super::submission::{
 /// The newest version of the shape below that this server understands.
 ///
 /// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
-/// fields and a place to search from, and jobs with a budget; 3 has run steps that are asked in a batch.
+/// fields and a place to search from, and jobs with a budget; 3 has run steps that are asked in a
+/// batch, and approvals that can be edited or sent back.
 pub const VERSION: i32 = 3;
 
 /// A job with every default filled in.
@@ -145,6 +146,24 @@ pub struct ApprovalSpec {
     pub timeout_seconds: i64,
     /// What happens then.
     pub on_timeout: TimeoutPolicy,
+    /// What only newer servers understand.
+    #[serde(flatten)]
+    pub options: ApprovalOptions,
+}
+
+/// What approvers may do besides; absent in what older servers have frozen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ApprovalOptions {
+    /// They may edit what is shown to them.
+    #[serde(skip_serializing_if = "is_default")]
+    pub allow_edit: bool,
+    /// How often they may have it done again.
+    #[serde(skip_serializing_if = "is_default")]
+    pub max_revisions: i32,
+    /// The run step that is done again then; 0 if none is.
+    #[serde(skip_serializing_if = "is_default")]
+    pub revise_step: i32,
 }
 
 /// How long to wait.
@@ -162,6 +181,7 @@ impl Spec {
     pub fn version(&self) -> i32 {
         let steps = self.steps.iter().map(|step| match &step.work {
             Work::Run(run) => run.version(),
+            Work::Approval(approval) if approval.options != ApprovalOptions::default() => 3,
             Work::Approval(_) | Work::Wait(_) => 1,
         });
         let job = if self.budget_usd.is_some() { 2 } else { 1 };
@@ -171,6 +191,27 @@ impl Spec {
     /// The step of this number, counted from 1.
     pub fn find_step(&self, step: i32) -> Option<&StepSpec> {
         usize::try_from(step).ok()?.checked_sub(1).and_then(|at| self.steps.get(at))
+    }
+
+    /// The run step whose output an approval shows: the nearest one before; 0 if there is none.
+    pub fn shown_at(&self, approval_step: i32) -> i32 {
+        let before = (1..approval_step).rev();
+        let is_run = |step: &i32| {
+            self.find_step(*step).is_some_and(|found| matches!(found.work, Work::Run(_)))
+        };
+        before.into_iter().find(is_run).unwrap_or(0)
+    }
+
+    /// The approval steps that can have a run step done again.
+    pub fn revised_by(&self, step: i32) -> Vec<i32> {
+        let numbered = (1..).zip(&self.steps);
+        let may = numbered.filter(|(_, found)| match &found.work {
+            Work::Approval(approval) => {
+                approval.options.max_revisions > 0 && approval.options.revise_step == step
+            }
+            Work::Run(_) | Work::Wait(_) => false,
+        });
+        may.map(|(number, _)| number).collect()
     }
 
     /// How many steps there are.

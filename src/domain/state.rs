@@ -72,6 +72,12 @@ pub struct Ballot {
     pub door: Door,
     /// What they say.
     pub comment: String,
+    /// What they make of what was shown to them, if they edited it.
+    pub edited_output: Option<String>,
+    /// What was shown to them, if that is to be edited.
+    pub shown: Option<Box<StepResult>>,
+    /// How often the step has been sent back.
+    pub revisions: i32,
 }
 
 /// Why an action may not be done.
@@ -90,6 +96,12 @@ pub enum Refusal {
     /// The voter has decided the other way.
     #[error("this approver has already decided to {}", super::word::Word::word(.verdict))]
     AlreadyVoted { verdict: Verdict },
+    /// The approval step does not let it be sent back, or no more.
+    #[error("what the step shows may be sent back {most} {}", plural(*.most, "time"))]
+    ChangesNotAllowed { most: i32 },
+    /// The approval step does not let what it shows be edited.
+    #[error("what the step shows may not be edited")]
+    EditNotAllowed,
     /// There is no such step to begin at.
     #[error("must be from 1 to {last}")]
     StepOutOfRange { last: i32 },

@@ -192,6 +192,12 @@ pub struct ApprovalStep {
     pub timeout_seconds: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<TimeoutPolicy>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub allow_edit: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub max_revisions: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub revise_step: Option<i32>,
 }
 
 /// What happens to an approval that nobody decided in time.

@@ -23,6 +23,8 @@ pub enum Name {
     StepOutput(u32),
     /// The output of a step by its name.
     NamedOutput(String),
+    /// What an approver wants changed.
+    Feedback,
 }
 
 /// `TemplateError` says what is wrong with a template, and where; positions count characters from 1.
@@ -44,7 +46,7 @@ pub enum TemplateError {
     },
     /// A reference names something that does not exist in any job.
     #[error(
-        "the name `{name}` at character {position} is none of `task`, `step_N_output` and `NAME.output`"
+        "the name `{name}` at character {position} is none of `task`, `feedback`, `step_N_output` and `NAME.output`"
     )]
     Unknown {
         /// The name, cut to 64 characters.
@@ -154,6 +156,9 @@ impl Name {
         if text == "task" {
             return Some(Self::Task);
         }
+        if text == "feedback" {
+            return Some(Self::Feedback);
+        }
         if let Some(name) = text.strip_suffix(".output") {
             return is_step_name(name).then(|| Self::NamedOutput(name.to_owned()));
         }
@@ -168,6 +173,7 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Task => f.write_str("task"),
+            Self::Feedback => f.write_str("feedback"),
             Self::StepOutput(step) => write!(f, "step_{step}_output"),
             Self::NamedOutput(name) => write!(f, "{name}.output"),
         }
@@ -191,6 +197,7 @@ mod tests {
         template
             .render(usize::MAX, |name| match name {
                 Name::Task => Some("the task"),
+                Name::Feedback => Some("shorter"),
                 Name::StepOutput(1) => Some("{{ task }}"),
                 Name::StepOutput(_) => None,
                 Name::NamedOutput(name) => (name == "draft-2").then_some("a draft"),
@@ -200,8 +207,8 @@ mod tests {
 
     #[test]
     fn references_are_replaced_whatever_the_space_inside() {
-        assert_eq!(rendered("{{task}}, {{\n task\t}}: {{ draft-2.output }}!"), {
-            "the task, the task: a draft!"
+        assert_eq!(rendered("{{task}}, {{\n task\t}}: {{ draft-2.output }}! {{feedback}}"), {
+            "the task, the task: a draft! shorter"
         });
     }
 

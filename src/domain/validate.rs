@@ -7,14 +7,16 @@ pub mod json;
 
 mod run;
 
+mod approval;
+
 use std::collections::HashMap;
 
 use chrono::{DateTime, Datelike as _, Utc};
 
 use super::id::find_job_id_fault;
 use super::money::Usd;
-use super::spec::{ApprovalSpec, Defaults, Spec, StepSpec, WaitSpec, Work};
-use super::submission::{ApprovalStep, Settings, Step, Submission, TimeoutPolicy, WaitStep};
+use super::spec::{Defaults, Spec, StepSpec, WaitSpec, Work};
+use super::submission::{Settings, Step, Submission, WaitStep};
 
 /// The most steps a job may have.
 pub const STEPS_MAX: usize = 1000;
@@ -171,39 +173,12 @@ fn step_names<'a>(steps: &'a [Step], faults: &mut Faults) -> HashMap<&'a str, us
 fn freeze_step(at: usize, step: &Step, known: &Known<'_>, faults: &mut Faults) -> StepSpec {
     let work = match step {
         Step::Run(run) => Work::Run(run::freeze_run(at, run, known, faults)),
-        Step::Approval(approval) => Work::Approval(freeze_approval(at, approval, known, faults)),
+        Step::Approval(approval) => {
+            Work::Approval(approval::freeze_approval(at, approval, known, faults))
+        }
         Step::Wait(wait) => Work::Wait(freeze_wait(at, wait, faults)),
     };
     StepSpec { name: step.name().map(str::to_owned), work }
-}
-
-fn freeze_approval(
-    at: usize,
-    step: &ApprovalStep,
-    known: &Known<'_>,
-    faults: &mut Faults,
-) -> ApprovalSpec {
-    let field = |name: &str| format!("steps[{at}].approval.{name}");
-    faults.check_text(&field("note"), &step.note, TEXT_BYTES_MAX);
-    check_people(&field("approvers"), &step.approvers, faults);
-    let notify = or_default(&known.settings.notify, &known.defaults.notify);
-    let approvers = or_default(&step.approvers, &notify);
-    let most = i32::try_from(approvers.len()).unwrap_or(i32::MAX).max(1);
-    let quorum = faults.check_range(&field("quorum"), step.quorum, (1, most), 1);
-    let longest = 30 * DAY_SECONDS;
-    let timeout = faults.check_range(
-        &field("timeout_seconds"),
-        step.timeout_seconds,
-        (1, longest),
-        DAY_SECONDS,
-    );
-    ApprovalSpec {
-        note: step.note.clone(),
-        approvers,
-        quorum,
-        timeout_seconds: timeout.into(),
-        on_timeout: step.on_timeout.unwrap_or(TimeoutPolicy::Fail),
-    }
 }
 
 fn freeze_wait(at: usize, step: &WaitStep, faults: &mut Faults) -> WaitSpec {
@@ -231,6 +206,14 @@ fn check_moment(field: &str, moment: Option<DateTime<Utc>>, faults: &mut Faults)
     if moment.is_some_and(|moment| !(1..=9999).contains(&moment.year())) {
         faults.add(field, "must be a time from the year 1 to the year 9999");
     }
+}
+
+/// Checks what a person makes of an output.
+pub fn check_edited(field: &str, edited: &str, faults: &mut Faults) {
+    if edited.trim().is_empty() {
+        faults.add(field, "must not be empty");
+    }
+    faults.check_text(field, edited, PROMPT_BYTES_MAX);
 }
 
 /// Checks what a job may cost, if that is limited.

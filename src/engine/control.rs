@@ -10,7 +10,7 @@ use crate::domain::approval::{Door, Verdict};
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
 use crate::domain::money::Usd;
 use crate::domain::submission::fingerprint;
-use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_budget};
+use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_budget, check_edited};
 use crate::store::StoreError;
 use crate::store::approval::Vote;
 use crate::store::control::Request;
@@ -40,6 +40,8 @@ pub enum Command {
         comment: String,
         /// Who decides, if not the caller.
         on_behalf_of: Option<String>,
+        /// What the approver makes of what was shown, if that was edited.
+        edited_output: Option<String>,
     },
 }
 
@@ -81,13 +83,13 @@ impl Engine {
             Command::Retry { from_step } => {
                 store.retry(key, from_step, "client", request, claimer).await
             }
-            Command::Decide { approval_id, verdict, comment, on_behalf_of } => {
+            Command::Decide { approval_id, verdict, comment, on_behalf_of, edited_output } => {
                 let door = match caller {
                     Caller::Grpc => Door::Grpc,
                     Caller::Webhook => Door::Webhook,
                 };
                 let voter = on_behalf_of.unwrap_or_else(|| "client".to_owned());
-                let vote = Vote { approval_id, verdict, voter, door, comment };
+                let vote = Vote { approval_id, verdict, voter, door, comment, edited_output };
                 store.decide(key, &vote, request, claimer).await
             }
         };
@@ -152,8 +154,9 @@ impl Command {
             Self::Resume { budget_usd } => ("resume", json!({"budget_usd": budget_usd})),
             Self::Cancel { comment } => ("cancel", json!({"comment": comment})),
             Self::Retry { from_step } => ("retry", json!({"from_step": from_step})),
-            Self::Decide { approval_id, verdict, comment, on_behalf_of } => {
-                let asked = json!({"approval_id": approval_id, "comment": comment, "on_behalf_of": on_behalf_of});
+            Self::Decide { approval_id, verdict, comment, on_behalf_of, edited_output } => {
+                let asked = json!({"approval_id": approval_id, "comment": comment, "on_behalf_of": on_behalf_of,
+                    "edited_output": edited_output});
                 (verb(*verdict), asked)
             }
         };
@@ -173,8 +176,14 @@ fn check(command: &Command, request_id: Option<&str>) -> Result<(), EngineError>
         Command::Cancel { comment } => {
             faults.check_text("cancel.comment", comment, COMMENT_BYTES_MAX);
         }
-        Command::Decide { comment, verdict, on_behalf_of, .. } => {
+        Command::Decide { comment, verdict, on_behalf_of, edited_output, .. } => {
             let action = verb(*verdict);
+            if *verdict == Verdict::RequestChanges && comment.trim().is_empty() {
+                faults.add(format!("{action}.comment"), "must say what is to be changed");
+            }
+            if let Some(edited) = edited_output {
+                check_edited(&format!("{action}.edited_output"), edited, &mut faults);
+            }
             faults.check_text(&format!("{action}.comment"), comment, COMMENT_BYTES_MAX);
             let voter = on_behalf_of.as_deref().unwrap_or_default();
             faults.check_text(&format!("{action}.on_behalf_of"), voter, 255);
@@ -191,5 +200,6 @@ fn verb(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Approve => "approve",
         Verdict::Reject => "reject",
+        Verdict::RequestChanges => "request_changes",
     }
 }

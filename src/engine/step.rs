@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
 use super::lease::LeaseKeeper;
+use crate::domain::decide::Round;
 use crate::domain::id::{AttemptId, CallId};
 use crate::domain::job::{Failure, JobState, Lease, Reason, Status, StepResult};
 use crate::domain::spec::Work;
@@ -203,11 +204,26 @@ impl Steps {
             Ok(outputs) => outputs,
             Err(error) => return Err((error, unsent)),
         };
-        match prompt::call(&job.spec, step, run, &outputs) {
+        let rounds = match self.patiently(abort, || self.rounds(job)).await {
+            Ok(rounds) => rounds,
+            Err(error) => return Err((error, unsent)),
+        };
+        match prompt::call(&job.spec, step, run, &outputs, &rounds) {
             Ok(call) if call.is_batched => self.ask_in_batch(job, call, abort).await,
             Ok(call) => self.ask(job, call, abort).await,
             Err(error) => Ok((Ended::Erred(error), unsent)),
         }
+    }
+
+    /// What approvers wanted changed of the step's answers.
+    async fn rounds(&self, job: &Claimed) -> Result<Vec<Round>, StoreError> {
+        let step = job.state.current_step;
+        let approval_steps = job.spec.revised_by(step);
+        // Whoever was never sent back is in its first revision.
+        if job.state.revision == 1 || approval_steps.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.store.rounds(&job.key, step, &approval_steps).await
     }
 
     /// Stores how the attempt ended, together with its last call.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::call::{Call, Role, Turn, WebSearch};
 use super::error::{ModelError, Retry};
+use crate::domain::decide::Round;
 use crate::domain::job::Reason;
 use crate::domain::spec::{RunSpec, Spec, Work};
 use crate::domain::submission::{ContextMode, RunMode};
@@ -35,7 +36,7 @@ fn named_steps(spec: &Spec, prompt: &str) -> Vec<i32> {
 
 fn find_step(spec: &Spec, name: &Name) -> Option<i32> {
     match name {
-        Name::Task => None,
+        Name::Task | Name::Feedback => None,
         Name::StepOutput(step) => i32::try_from(*step).ok(),
         Name::NamedOutput(name) => {
             let at = spec.steps.iter().position(|step| step.name.as_deref() == Some(name))?;
@@ -50,6 +51,7 @@ pub fn call(
     step: i32,
     run: &RunSpec,
     outputs: &BTreeMap<i32, String>,
+    rounds: &[Round],
 ) -> Result<Call, ModelError> {
     let mut system = run.system.clone().or_else(|| spec.system.clone());
     let mut turns = Vec::new();
@@ -62,14 +64,14 @@ pub fn call(
         for (number, output) in outputs.range(..step) {
             let earlier = spec.find_step(*number).map(|step| &step.work);
             if let (Some(Work::Run(earlier)), false) = (earlier, output.is_empty()) {
-                let asked = render(spec, &earlier.prompt, outputs, room)?;
+                let asked = render(spec, &earlier.prompt, outputs, "", room)?;
                 room = room.checked_sub(asked.len() + output.len()).ok_or_else(too_long)?;
                 turns.push(Turn { role: Role::User, text: asked });
                 turns.push(Turn { role: Role::Assistant, text: output.clone() });
             }
         }
     }
-    turns.push(Turn { role: Role::User, text: render(spec, &run.prompt, outputs, room)? });
+    ask(spec, run, outputs, rounds, room, &mut turns)?;
     let web_search = run.web_search.as_ref().map(|search| WebSearch {
         max_uses: search.max_uses,
         allowed_domains: search.allowed_domains.clone(),
@@ -101,6 +103,35 @@ pub fn call(
     })
 }
 
+/// What the step asks, after what it answered before and what was wanted changed of that.
+///
+/// A prompt that has a place for the feedback is asked again with it; else the feedback is a turn of its own.
+fn ask(
+    spec: &Spec,
+    run: &RunSpec,
+    outputs: &BTreeMap<i32, String>,
+    rounds: &[Round],
+    mut room: usize,
+    turns: &mut Vec<Turn>,
+) -> Result<(), ModelError> {
+    let has_place = Template::parse(&run.prompt)
+        .is_ok_and(|template| template.names().any(|name| *name == Name::Feedback));
+    let mut asked = render(spec, &run.prompt, outputs, "", room)?;
+    for Round { answer, feedback } in rounds {
+        room = room.checked_sub(asked.len() + answer.len()).ok_or_else(too_long)?;
+        let next = if has_place {
+            render(spec, &run.prompt, outputs, feedback, room)?
+        } else {
+            feedback.clone()
+        };
+        turns.push(Turn { role: Role::User, text: std::mem::replace(&mut asked, next) });
+        turns.push(Turn { role: Role::Assistant, text: answer.clone() });
+    }
+    room.checked_sub(asked.len()).ok_or_else(too_long)?;
+    turns.push(Turn { role: Role::User, text: asked });
+    Ok(())
+}
+
 /// Whether the step right before it or right after it belongs to the same conversation: what is kept for minutes costs
 /// more to write and much less to read, so that it pays only where nobody is waited for in between.
 fn is_worth_caching(spec: &Spec, step: i32) -> bool {
@@ -120,10 +151,12 @@ fn render(
     spec: &Spec,
     prompt: &str,
     outputs: &BTreeMap<i32, String>,
+    feedback: &str,
     room: usize,
 ) -> Result<String, ModelError> {
     let lookup = |name: &Name| match name {
         Name::Task => Some(spec.task.as_str()),
+        Name::Feedback => Some(feedback),
         Name::StepOutput(_) | Name::NamedOutput(_) => {
             find_step(spec, name).and_then(|step| outputs.get(&step)).map(String::as_str)
         }
@@ -187,7 +220,7 @@ mod tests {
     #[test]
     fn a_conversation_has_the_earlier_steps_as_turns_and_the_task_as_system() {
         let spec = spec("conversation", &["a", "b {{ step_1_output }}", "c"]);
-        let call = call(&spec, 3, run(&spec, 3), &outputs()).unwrap();
+        let call = call(&spec, 3, run(&spec, 3), &outputs(), &[]).unwrap();
         let texts: Vec<&str> = call.turns.iter().map(|turn| turn.text.as_str()).collect();
         assert_eq!(texts, ["a", "one", "b one", "two", "c"]);
         assert_eq!(call.system.as_deref(), Some("Launch"));
@@ -197,10 +230,29 @@ mod tests {
     #[test]
     fn a_prompt_alone_needs_only_what_it_names() {
         let spec = spec("none", &["a", "b", "{{ step_2_output }} {{ task }}"]);
-        let call = call(&spec, 3, run(&spec, 3), &outputs()).unwrap();
+        let call = call(&spec, 3, run(&spec, 3), &outputs(), &[]).unwrap();
         assert_eq!((call.turns.len(), call.turns[0].text.as_str()), (1, "two Launch"));
         assert_eq!(call.system, None);
         assert_eq!(needed_steps(&spec, 3, run(&spec, 3)), [2]);
+    }
+
+    #[test]
+    fn a_step_that_was_sent_back_sees_its_answers_and_what_was_wanted() {
+        let rounds = ["too long", "too dry"].map(|feedback| Round {
+            answer: format!("answer before {feedback:?}"),
+            feedback: feedback.to_owned(),
+        });
+        let texts = |prompt: &str| {
+            let spec = spec("none", &[prompt]);
+            let call = call(&spec, 1, run(&spec, 1), &outputs(), &rounds).unwrap();
+            call.turns.into_iter().map(|turn| turn.text).collect::<Vec<String>>()
+        };
+        let (first, second) = ("answer before \"too long\"", "answer before \"too dry\"");
+        assert_eq!(texts("a"), ["a", first, "too long", second, "too dry"]);
+        assert_eq!(
+            texts("a [{{ feedback }}]"),
+            ["a []", first, "a [too long]", second, "a [too dry]"]
+        );
     }
 
     #[test]
@@ -208,7 +260,7 @@ mod tests {
         let prompt = "{{ step_1_output }}".repeat(5_000);
         let spec = spec("none", &["a", &prompt]);
         let outputs = BTreeMap::from([(1, "x".repeat(1 << 20))]);
-        let error = call(&spec, 2, run(&spec, 2), &outputs).unwrap_err();
+        let error = call(&spec, 2, run(&spec, 2), &outputs, &[]).unwrap_err();
         assert_eq!((error.reason, error.retry), (Reason::ProviderRejected, Retry::Never));
     }
 }

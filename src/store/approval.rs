@@ -4,18 +4,19 @@
 //! so that it sees what was committed before; what is committed later changes the row, and is noticed by that.
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::control::{Request, find_answer};
-use super::transition::{Acted, FoundApproval, lock, look_at_vote};
+use super::transition::{Acted, FoundApproval, Locked, lock, look_at_vote};
 use super::{Store, StoreError, bounded, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
-use crate::domain::decide::meant_approval;
+use crate::domain::decide::{Round, meant_approval};
 use crate::domain::event::Decision;
 use crate::domain::id::{ApprovalId, ExecutorId, JobKey};
-use crate::domain::job::{JobState, Status};
+use crate::domain::job::{JobState, Status, StepResult};
 use crate::domain::money::Usd;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Ballot};
@@ -33,6 +34,8 @@ pub struct Vote {
     pub door: Door,
     /// What they say.
     pub comment: String,
+    /// What they make of what was shown to them, if they edited it.
+    pub edited_output: Option<String>,
 }
 
 /// What an approval link opens.
@@ -60,6 +63,8 @@ pub struct LinkedApproval {
     pub decisions: Vec<Decision>,
     /// What is to be decided on: the output of the last run step before the approval.
     pub draft: Option<String>,
+    /// How often the step has been sent back.
+    pub revisions: i32,
     /// What the job has cost so far.
     pub cost_usd: Usd,
     /// Whether some of its calls have no known cost.
@@ -80,6 +85,7 @@ impl Store {
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
         if request.is_none()
+            && !vote.needs_more()
             && let Some(acted) = self.decide_unlocked(key, vote, claimer).await?
         {
             return Ok(acted);
@@ -125,7 +131,11 @@ impl Store {
                 return self.commit(tx, key, locked, Err(refusal), request).await;
             }
         };
-        let action = Action::Vote(read_ballot(&mut tx, key, meant, vote).await?);
+        let mut ballot = read_ballot(&mut tx, key, meant, vote).await?;
+        if vote.needs_more() {
+            read_shown(&mut tx, key, &locked, &mut ballot).await?;
+        }
+        let action = Action::Vote(ballot);
         let decided = state::next(&locked.state, &locked.spec, action, &vote.voter, locked.now);
         self.commit(tx, key, locked, decided, request).await
     }
@@ -145,6 +155,9 @@ impl Store {
                where c.shard = j.shard and c.job_id = j.job_id and c.step < a.step
                  and c.revision <= a.revision and c.output is not null
                order by c.step desc, c.revision desc limit 1) as draft,
+              (select count(*)::integer from longhaul.approval b
+               where b.shard = a.shard and b.job_id = a.job_id and b.step = a.step
+                 and b.status = 'changes_requested') as "revisions!",
               (select coalesce(sum(m.cost_usd), 0) from longhaul.model_call m
                where m.shard = j.shard and m.job_id = j.job_id) as "cost_usd!",
               exists (select from longhaul.model_call m where m.shard = j.shard and m.job_id = j.job_id
@@ -179,11 +192,51 @@ impl Store {
             first: word("approval_link", &row.verdict)?,
             decisions,
             draft: row.draft,
+            revisions: row.revisions,
             cost_usd: Usd::from(row.cost_usd),
             cost_is_partial: row.cost_is_partial,
             created_at: row.created_at,
             now: row.now,
         }))
+    }
+}
+
+impl Vote {
+    /// Whether it takes more than the approval to judge it.
+    fn needs_more(&self) -> bool {
+        self.verdict == Verdict::RequestChanges || self.edited_output.is_some()
+    }
+}
+
+impl Store {
+    /// What a run step answered and what approvers wanted changed of it, in order: the step, if it is asked again, sees
+    /// both.
+    pub async fn rounds(
+        &self,
+        key: &JobKey,
+        step: i32,
+        approval_steps: &[i32],
+    ) -> Result<Vec<Round>, StoreError> {
+        bounded(
+            sqlx::query_as!(
+                Round,
+                r#"-- rounds
+                select d.comment as feedback, (select c.output from longhaul.checkpoint c
+                  where c.shard = a.shard and c.job_id = a.job_id and c.step = $3 and c.revision <= a.revision
+                    and c.output is not null
+                  order by c.revision desc limit 1) as "answer!"
+                from longhaul.approval a join longhaul.decision d using (shard, job_id, approval_id)
+                where a.shard = $1 and a.job_id = $2 and a.step = any($4) and a.status = 'changes_requested'
+                  and d.verdict = 'request_changes'
+                order by d.decided_at"#,
+                key.shard(),
+                key.job_id(),
+                step,
+                approval_steps,
+            )
+            .fetch_all(&self.pool),
+        )
+        .await
     }
 }
 
@@ -223,6 +276,51 @@ async fn read_ballot(
     ballot(key, meant, row.map(|row| (row.approval_id, row.status, row.votes)), vote)
 }
 
+/// Reads what is edited or sent back with a vote.
+async fn read_shown(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    locked: &Locked,
+    ballot: &mut Ballot,
+) -> Result<(), StoreError> {
+    let step = locked.state.current_step;
+    ballot.revisions = sqlx::query_scalar!(
+        r#"-- count_revisions
+        select count(*)::integer as "count!" from longhaul.approval
+        where shard = $1 and job_id = $2 and step = $3 and status = 'changes_requested'"#,
+        key.shard(),
+        key.job_id(),
+        step,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let shown = sqlx::query!(
+        r#"-- read_shown
+        select output as "output!", content, citations, usage, cost_usd, model, stop_reason
+        from longhaul.checkpoint
+        where shard = $1 and job_id = $2 and step = $3 and output is not null
+        order by revision desc limit 1"#,
+        key.shard(),
+        key.job_id(),
+        locked.spec.shown_at(step),
+    )
+    .fetch_optional(tx)
+    .await?;
+    ballot.shown = match shown {
+        None => None,
+        Some(row) => Some(Box::new(StepResult {
+            output: row.output,
+            content: row.content.unwrap_or_default(),
+            citations: read_json("checkpoint", row.citations.unwrap_or_else(|| json!([])))?,
+            usage: read_json("checkpoint", row.usage.unwrap_or_else(|| json!({})))?,
+            cost_usd: row.cost_usd.map(Usd::from),
+            model: row.model.unwrap_or_default(),
+            stop_reason: row.stop_reason.unwrap_or_default(),
+        })),
+    };
+    Ok(())
+}
+
 fn ballot(
     key: &JobKey,
     meant: Option<ApprovalId>,
@@ -241,6 +339,9 @@ fn ballot(
         voter: vote.voter.clone(),
         door: vote.door,
         comment: vote.comment.clone(),
+        edited_output: vote.edited_output.clone(),
+        shown: None,
+        revisions: 0,
     })
 }
 
@@ -252,7 +353,7 @@ pub(super) async fn read_decisions(
 ) -> Result<Vec<Decision>, StoreError> {
     let rows = sqlx::query!(
         "-- read_decisions
-        select voter, verdict, door, comment, decided_at from longhaul.decision
+        select voter, verdict, door, comment, edited, decided_at from longhaul.decision
         where shard = $1 and job_id = $2 and approval_id = $3
         order by decided_at, voter",
         key.shard(),
@@ -267,6 +368,7 @@ pub(super) async fn read_decisions(
             voter: row.voter,
             door: word("decision", &row.door)?,
             comment: row.comment,
+            edited: row.edited,
             decided_at: row.decided_at,
         })
     });

@@ -21,14 +21,14 @@ use super::fault::Fault;
 use super::language::{self, Language};
 use crate::domain::approval::{Door, Token, Verdict};
 use crate::domain::state::Refusal;
-use crate::domain::validate::COMMENT_BYTES_MAX;
+use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_edited};
 use crate::domain::word::Word as _;
 use crate::engine::Engine;
 use crate::store::StoreError;
 use crate::store::approval::{LinkedApproval, Vote};
 
-/// The largest form that is read: the longest comment with every byte percent-encoded, and then some.
-pub(super) const FORM_BYTES_MAX: usize = 32 << 10;
+/// The largest form that is read: the longest comment and the longest edit with every byte percent-encoded, and then some.
+pub(super) const FORM_BYTES_MAX: usize = (3 << 20) + (32 << 10);
 
 /// The token in a path, if the path is text at all.
 type TokenPath = Result<Path<String>, PathRejection>;
@@ -40,6 +40,8 @@ struct Form {
     approval_id: String,
     #[serde(default)]
     comment: String,
+    #[serde(default)]
+    edited_output: Option<String>,
 }
 
 /// Shows the request, or what became of it.
@@ -74,6 +76,8 @@ pub(super) async fn decide(
         Err(StoreError::Refused(
             Refusal::ApprovalClosed { .. }
             | Refusal::AlreadyVoted { .. }
+            | Refusal::ChangesNotAllowed { .. }
+            | Refusal::EditNotAllowed
             | Refusal::Conflict { .. },
         )) => {
             let link = open(&engine, &token).await?;
@@ -149,8 +153,23 @@ fn read_vote(body: &Bytes, link: &LinkedApproval) -> Result<Vote, Fault> {
     if comment.len() > COMMENT_BYTES_MAX {
         return Err(Fault::new(413, "INVALID_REQUEST", "the comment is too long"));
     }
+    if verdict == Verdict::RequestChanges && comment.is_empty() {
+        return Err(Fault::malformed("the form does not say what is to be changed"));
+    }
+    let edited_output =
+        form.edited_output.filter(|_| verdict == Verdict::Approve).and_then(|edited| {
+            let edited = edited.replace("\r\n", "\n");
+            // What was only looked at is no edit.
+            let shown = link.draft.as_deref().map(draft::editable).unwrap_or_default();
+            (edited.trim() != shown.trim()).then_some(edited)
+        });
+    let mut faults = Faults::default();
+    if let Some(edited) = &edited_output {
+        check_edited("edited_output", edited, &mut faults);
+    }
+    faults.into_result().map_err(Fault::invalid)?;
     let (approval_id, voter) = (Some(link.approval_id), link.approver.clone());
-    Ok(Vote { approval_id, verdict, voter, door: Door::Link, comment })
+    Ok(Vote { approval_id, verdict, voter, door: Door::Link, comment, edited_output })
 }
 
 /// Leads to the address that was posted to; a relative one is right behind any proxy.

@@ -162,7 +162,7 @@ pub(super) async fn wrong_method(method: Method) -> Fault {
 
 /// A field as this door writes it: steps have their fields without the kind between, and actions have no parts.
 fn flat(field: &str) -> String {
-    let actions = ["pause.", "cancel.", "retry.", "approve.", "reject."];
+    let actions = ["pause.", "cancel.", "retry.", "approve.", "reject.", "request_changes."];
     if let Some(rest) = actions.iter().find_map(|action| field.strip_prefix(action)) {
         return rest.to_owned();
     }

@@ -42,6 +42,7 @@ pub(super) struct ControlBody {
     from_step: Option<i32>,
     #[serde(deserialize_with = "read::dollars")]
     budget_usd: Option<Usd>,
+    edited_output: Option<String>,
 }
 
 /// Stores a job.
@@ -94,13 +95,14 @@ pub(super) async fn control(
 }
 
 /// The actions, and which of the other fields each takes.
-const ACTIONS: [(&str, &[&str]); 7] = [
+const ACTIONS: [(&str, &[&str]); 8] = [
     ("pause", &["now"]),
     ("resume", &["budget_usd"]),
     ("cancel", &["comment"]),
     ("retry", &["from_step"]),
-    ("approve", &["comment", "approval_id", "on_behalf_of"]),
+    ("approve", &["comment", "approval_id", "on_behalf_of", "edited_output"]),
     ("reject", &["comment", "approval_id", "on_behalf_of"]),
+    ("request_changes", &["comment", "approval_id", "on_behalf_of"]),
     ("status", &[]),
 ];
 
@@ -139,6 +141,7 @@ impl ControlBody {
             verdict,
             comment,
             on_behalf_of: self.on_behalf_of.filter(|voter| !voter.is_empty()),
+            edited_output: self.edited_output.filter(|edited| !edited.is_empty()),
         };
         let command = match action {
             "pause" => Command::Pause { now: self.now.unwrap_or(false) },
@@ -147,6 +150,7 @@ impl ControlBody {
             "retry" => Command::Retry { from_step: self.from_step.filter(|step| *step != 0) },
             "approve" => decide(Verdict::Approve, comment),
             "reject" => decide(Verdict::Reject, comment),
+            "request_changes" => decide(Verdict::RequestChanges, comment),
             _ => Command::Status,
         };
         Ok((key, command))
@@ -159,6 +163,7 @@ impl ControlBody {
             ("comment", text(&self.comment)),
             ("approval_id", text(&self.approval_id)),
             ("on_behalf_of", text(&self.on_behalf_of)),
+            ("edited_output", text(&self.edited_output)),
             ("now", self.now == Some(true)),
             ("from_step", self.from_step.is_some_and(|step| step != 0)),
             ("budget_usd", self.budget_usd.is_some()),
@@ -202,7 +207,7 @@ mod tests {
     #[test]
     fn nothing_is_ignored_in_silence() {
         for (body, expected) in [
-            (json!({"job_id": "a"}), "pause, resume, cancel, retry, approve, reject, status"),
+            (json!({"job_id": "a"}), "approve, reject, request_changes, status"),
             (json!({"job_id": "a", "action": "stop"}), "must be one of pause"),
             (json!({"action": "pause"}), "job_id"),
             (json!({"job_id": "a\0", "action": "pause"}), "printable"),

@@ -232,6 +232,7 @@ struct Vote<'a> {
     by: String,
     door: Door,
     comment: &'a str,
+    edited: bool,
     decided_at: Time,
 }
 
@@ -241,6 +242,7 @@ fn votes(decisions: &[Decision]) -> Vec<Vote<'_>> {
         by: mask(&decision.voter),
         door: decision.door,
         comment: &decision.comment,
+        edited: decision.edited,
         decided_at: Time(decision.decided_at),
     });
     votes.collect()

@@ -187,6 +187,8 @@ impl From<Refusal> for Fault {
             ),
             Refusal::ApprovalClosed { .. } => Self::new(409, "APPROVAL_CLOSED", message),
             Refusal::AlreadyVoted { .. } => Self::new(409, "ALREADY_VOTED", message),
+            Refusal::ChangesNotAllowed { .. } => Self::new(409, "CHANGES_NOT_ALLOWED", message),
+            Refusal::EditNotAllowed => Self::new(409, "EDIT_NOT_ALLOWED", message),
             Refusal::StepOutOfRange { .. } => Self::violation("from_step", message),
             Refusal::LeaseLost => {
                 tracing::error!("a door was told about a lease, which it never holds");

@@ -39,6 +39,8 @@ mod table;
 
 mod approval;
 
+mod revision;
+
 mod page;
 
 mod link;

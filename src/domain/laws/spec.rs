@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 
-use crate::domain::spec::{ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, Work};
+use crate::domain::spec::{
+    ApprovalOptions, ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, Work,
+};
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
 
 fn works() -> impl Strategy<Value = Work> {
@@ -17,9 +19,10 @@ fn works() -> impl Strategy<Value = Work> {
             context: ContextMode::None, timeout_seconds: 1, idle_timeout_seconds: 1,
             options: RunOptions::default(),
         })),
-        2 => (1_i32..3, 1_i64..300, policy).prop_map(|(quorum, timeout_seconds, on_timeout)| {
+        2 => (1_i32..3, 1_i64..300, policy, any::<bool>(), 0_i32..3).prop_map(|(quorum, timeout_seconds, on_timeout, allow_edit, max_revisions)| {
+            let options = ApprovalOptions { allow_edit, max_revisions, revise_step: 0 };
             let approvers = vec!["+15550100".to_owned(), "+15550101".to_owned()];
-            Work::Approval(ApprovalSpec { note: String::new(), approvers, quorum, timeout_seconds, on_timeout })
+            Work::Approval(ApprovalSpec { note: String::new(), approvers, quorum, timeout_seconds, on_timeout, options })
         }),
         1 => (0_i64..60).prop_map(|seconds| Work::Wait(WaitSpec::DurationSeconds(seconds))),
         1 => Just(Work::Wait(WaitSpec::DurationSeconds(0))),
@@ -29,13 +32,28 @@ fn works() -> impl Strategy<Value = Work> {
     ]
 }
 
+/// The steps, of which those that show nothing can neither be edited nor sent back.
+fn fitting(works: Vec<Work>) -> Vec<StepSpec> {
+    let mut shown = 0;
+    let steps = (1..).zip(works).map(|(number, mut work)| {
+        match &mut work {
+            Work::Run(_) => shown = number,
+            Work::Approval(approval) if shown == 0 => approval.options = ApprovalOptions::default(),
+            Work::Approval(approval) => approval.options.revise_step = shown,
+            Work::Wait(_) => {}
+        }
+        StepSpec { name: None, work }
+    });
+    steps.collect()
+}
+
 pub(super) fn specs() -> impl Strategy<Value = Spec> {
     let steps = proptest::collection::vec(works(), 1..6);
     (steps, 0_i32..3, 0_i64..600, proptest::option::of(-30_i64..60)).prop_map(
         |(works, max_attempts, retry_window_seconds, run_in)| Spec {
             task: String::new(),
             system: None,
-            steps: works.into_iter().map(|work| StepSpec { name: None, work }).collect(),
+            steps: fitting(works),
             max_attempts,
             retry_window_seconds,
             notify: vec!["+15550100".to_owned(), "+15550102".to_owned()],

@@ -336,6 +336,9 @@ impl World {
                     voter: String::new(),
                     door: Door::Grpc,
                     comment: String::new(),
+                    edited_output: None,
+                    shown: None,
+                    revisions: 0,
                 })
             }
         };

@@ -103,7 +103,7 @@ fn check_template(at: usize, field: &str, prompt: &str, known: &Known<'_>, fault
     };
     for name in template.names() {
         let (what, found) = match name {
-            Name::Task => continue,
+            Name::Task | Name::Feedback => continue,
             Name::StepOutput(step) => {
                 (format!("step_{step}_output"), (*step as usize).checked_sub(1))
             }

@@ -152,6 +152,7 @@ mod tests {
             voter: "+15550100".to_owned(),
             door: Door::Link,
             comment: String::new(),
+            edited: false,
             decided_at: DateTime::UNIX_EPOCH,
         };
         let shown =

@@ -117,6 +117,7 @@ pub(super) fn decision(decision: &Decision) -> proto::Decision {
         by: mask(&decision.voter),
         door: proto::Door::from(decision.door).into(),
         comment: decision.comment.clone(),
+        edited: decision.edited,
         decided_at: Some(timestamp(decision.decided_at)),
     }
 }

@@ -79,15 +79,28 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
             verdict: Verdict::Approve,
             comment: approve.comment,
             on_behalf_of: text(approve.on_behalf_of),
+            edited_output: approve.edited_output,
         },
         Some(Action::Reject(reject)) => Command::Decide {
             approval_id: approval_id("reject.approval_id", &reject.approval_id, &mut faults),
             verdict: Verdict::Reject,
             comment: reject.comment,
             on_behalf_of: text(reject.on_behalf_of),
+            edited_output: None,
+        },
+        Some(Action::RequestChanges(changes)) => Command::Decide {
+            approval_id: approval_id(
+                "request_changes.approval_id",
+                &changes.approval_id,
+                &mut faults,
+            ),
+            verdict: Verdict::RequestChanges,
+            comment: changes.comment,
+            on_behalf_of: text(changes.on_behalf_of),
+            edited_output: None,
         },
         None => {
-            let actions = "status, pause, resume, cancel, retry, approve, reject";
+            let actions = "status, pause, resume, cancel, retry, approve, reject, request_changes";
             faults.add("action", format!("must be one of {actions}"));
             Command::Status
         }

@@ -79,6 +79,9 @@ fn approval_step(approval: &ApprovalSpec) -> proto::ApprovalStep {
         quorum: approval.quorum,
         timeout_seconds: int32(approval.timeout_seconds),
         on_timeout: proto::TimeoutPolicy::from(approval.on_timeout).into(),
+        allow_edit: approval.options.allow_edit,
+        max_revisions: approval.options.max_revisions,
+        revise_step: approval.options.revise_step,
     }
 }
 

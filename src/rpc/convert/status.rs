@@ -148,6 +148,10 @@ fn refused(refusal: &Refusal, message: String) -> Problem {
             .with("approval_status", status.word().to_ascii_uppercase()),
         Refusal::AlreadyVoted { verdict } => precondition("ALREADY_VOTED")
             .with("verdict", proto::Verdict::from(*verdict).as_str_name()),
+        Refusal::ChangesNotAllowed { most } => {
+            precondition("CHANGES_NOT_ALLOWED").with("max_revisions", most.to_string())
+        }
+        Refusal::EditNotAllowed => precondition("EDIT_NOT_ALLOWED"),
         Refusal::StepOutOfRange { .. } => {
             let violations = vec![Violation { field: "retry.from_step".to_owned(), message }];
             Problem { violations, ..Problem::new(Code::InvalidArgument, "INVALID_REQUEST", "") }

@@ -53,6 +53,9 @@ fn step(at: usize, sent: proto::Step, faults: &mut Faults) -> Option<domain::Ste
                 quorum: number(approval.quorum),
                 timeout_seconds: number(approval.timeout_seconds),
                 on_timeout: word::read::<proto::TimeoutPolicy>(&field, approval.on_timeout, faults),
+                allow_edit: approval.allow_edit,
+                max_revisions: number(approval.max_revisions),
+                revise_step: number(approval.revise_step),
             })
         }
         Kind::Wait(wait) => {

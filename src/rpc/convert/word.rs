@@ -49,7 +49,7 @@ meanings! {
         Queued, Running, AwaitingApproval, Paused, Completed, Failed, Cancelled,
     }
     job::StepStatus = StepStatus { Pending, Active, Done, Failed }
-    approval::Verdict = Verdict { Approve, Reject }
+    approval::Verdict = Verdict { Approve, Reject, RequestChanges }
     approval::Door = Door { Link, Grpc, Webhook, Timeout }
     event::NoticeKind = NoticeKind { ApprovalRequested, Completed, Failed, Cancelled, OutOfBudget }
     event::Delivery = Delivery { Pending, Sending, Sent, Failed, Superseded, Unconfirmed }

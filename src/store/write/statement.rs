@@ -223,10 +223,11 @@ macro_rules! statement {
                     and a.approval_id = (t.closed ->> 0)::uuid
                 ),
                 voted as (
-                  insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, comment, decided_at)
-                  select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.*
+                  insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, comment, edited, decided_at)
+                  select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.voter, v.verdict, v.door, v.comment,
+                    coalesce(v.edited, false), v.decided_at
                   from told_people t cross join lateral jsonb_to_record(t.vote -> 1) as v(
-                    voter text, verdict text, door text, comment text, decided_at timestamptz)
+                    voter text, verdict text, door text, comment text, edited boolean, decided_at timestamptz)
                   where t.vote is not null
                 ),
                 -- Who no longer needs to be told.

@@ -51,6 +51,11 @@ pub(super) fn render(draft: &str) -> Draft {
     Draft { html: Some(plain(&safe)), text: String::new(), is_cut }
 }
 
+/// A draft as it is put before somebody who may edit it, with the line ends of a form.
+pub(super) fn editable(draft: &str) -> String {
+    plain(&draft.replace("\r\n", "\n"))
+}
+
 /// Text without the characters that change the direction of others, and without control characters.
 pub(super) fn plain(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

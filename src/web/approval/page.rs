@@ -81,6 +81,7 @@ enum Standing {
     Decided(Verdict),
     Expired,
     Withdrawn,
+    Superseded,
 }
 
 fn standing(link: &LinkedApproval) -> Standing {
@@ -92,7 +93,9 @@ fn standing(link: &LinkedApproval) -> Standing {
         ApprovalStatus::Pending | ApprovalStatus::Expired => Standing::Expired,
         ApprovalStatus::Approved => Standing::Decided(Verdict::Approve),
         ApprovalStatus::Rejected => Standing::Decided(Verdict::Reject),
+        ApprovalStatus::ChangesRequested => Standing::Decided(Verdict::RequestChanges),
         ApprovalStatus::Withdrawn => Standing::Withdrawn,
+        ApprovalStatus::Superseded => Standing::Superseded,
     }
 }
 
@@ -111,6 +114,10 @@ struct Ask {
     is_paused: bool,
     approval_id: String,
     comment_length_max: usize,
+    /// What can be edited, if anything.
+    editable: Option<String>,
+    /// Whether it can be sent back, which needs a comment.
+    may_send_back: bool,
     buttons: [Button; 2],
 }
 
@@ -138,17 +145,15 @@ struct Button {
 
 impl Ask {
     fn new(link: &LinkedApproval, say: &'static Language) -> Self {
-        let note = match link.spec.find_step(link.step).map(|step| &step.work) {
-            Some(Work::Approval(approval)) => plain(approval.note.trim()),
-            Some(Work::Run(_) | Work::Wait(_)) | None => String::new(),
+        let (note, options) = match link.spec.find_step(link.step).map(|step| &step.work) {
+            Some(Work::Approval(approval)) => (plain(approval.note.trim()), approval.options),
+            Some(Work::Run(_) | Work::Wait(_)) | None => Default::default(),
         };
-        let button = |verdict, rank| match verdict {
-            Verdict::Approve => Button { value: "approve", text: say.approve, rank },
-            Verdict::Reject => Button { value: "reject", text: say.reject, rank },
-        };
-        let other = match link.first {
-            Verdict::Approve => Verdict::Reject,
-            Verdict::Reject => Verdict::Approve,
+        let approve = |rank| Button { value: "approve", text: say.approve, rank };
+        let reject = |rank| Button { value: "reject", text: say.reject, rank };
+        let buttons = match link.first {
+            Verdict::Reject => [reject("first"), approve("second")],
+            Verdict::Approve | Verdict::RequestChanges => [approve("first"), reject("second")],
         };
         let draft = link.draft.as_deref().filter(|draft| !draft.trim().is_empty());
         Self {
@@ -164,7 +169,9 @@ impl Ask {
             is_paused: link.is_paused(),
             approval_id: link.approval_id.to_string(),
             comment_length_max: COMMENT_LENGTH_MAX,
-            buttons: [button(link.first, "first"), button(other, "second")],
+            editable: draft.filter(|_| options.allow_edit).map(draft::editable),
+            may_send_back: link.revisions < options.max_revisions,
+            buttons,
         }
     }
 }
@@ -197,8 +204,10 @@ fn facts(link: &LinkedApproval, say: &'static Language) -> Vec<Fact> {
 fn vote_lines(decisions: &[Decision], say: &'static Language) -> Vec<VoteLine> {
     let votes = decisions.iter().map(|vote| {
         let (class, verdict) = match vote.verdict {
+            Verdict::Approve if vote.edited => ("approved", say.edited),
             Verdict::Approve => ("approved", say.approved),
             Verdict::Reject => ("rejected", say.rejected),
+            Verdict::RequestChanges => ("sent-back", say.sent_back),
         };
         let by = match vote.door {
             Door::Timeout => say.by_deadline.to_owned(),
@@ -236,6 +245,12 @@ impl Outcome {
         let (title, class, mark, text) = match standing {
             Standing::Decided(Verdict::Approve) => (say.approved, "approved", "✓", String::new()),
             Standing::Decided(Verdict::Reject) => (say.rejected, "rejected", "✕", String::new()),
+            Standing::Decided(Verdict::RequestChanges) => {
+                (say.sent_back, "neutral", "↺", say.is_done_again.to_owned())
+            }
+            Standing::Superseded => {
+                (say.superseded_title, "neutral", "", say.superseded.to_owned())
+            }
             Standing::Voted => (say.voted_title, "approved", "✓", (say.waiting)(missing)),
             Standing::Expired => (say.expired_title, "neutral", "", say.expired.to_owned()),
             Standing::Withdrawn => (say.withdrawn_title, "neutral", "", say.withdrawn.to_owned()),

@@ -12,7 +12,7 @@ use crate::domain::approval::{Door, Verdict};
 use crate::domain::event::{Delivery, NoticeKind};
 use crate::domain::id::{ApprovalId, JobKey};
 use crate::domain::job::{JobState, Status};
-use crate::domain::spec::{ApprovalSpec, RunOptions, RunSpec, Spec, Work};
+use crate::domain::spec::{ApprovalOptions, ApprovalSpec, RunOptions, RunSpec, Spec, Work};
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
 use crate::store::job::DoneStep;
 
@@ -41,6 +41,7 @@ fn approval_step() -> StepSpec {
         quorum: 1,
         timeout_seconds: 1,
         on_timeout: TimeoutPolicy::Fail,
+        options: ApprovalOptions::default(),
     };
     StepSpec { name: None, work: Work::Approval(approval) }
 }
@@ -84,6 +85,7 @@ fn vote() -> Decision {
         voter: PERSON.to_owned(),
         door: Door::Link,
         comment: String::new(),
+        edited: false,
         decided_at: NOW,
     }
 }

@@ -1,0 +1,73 @@
+//! Approval steps: who is asked, how long they have, and what they may do besides saying yes or no.
+
+use super::{DAY_SECONDS, Faults, Known, TEXT_BYTES_MAX, check_people, or_default};
+use crate::domain::spec::{ApprovalOptions, ApprovalSpec};
+use crate::domain::submission::{ApprovalStep, Step, TimeoutPolicy};
+
+/// The most often that approvers may have something done again.
+const REVISIONS_MAX: i32 = 20;
+
+pub(super) fn freeze_approval(
+    at: usize,
+    step: &ApprovalStep,
+    known: &Known<'_>,
+    faults: &mut Faults,
+) -> ApprovalSpec {
+    let field = |name: &str| format!("steps[{at}].approval.{name}");
+    faults.check_text(&field("note"), &step.note, TEXT_BYTES_MAX);
+    check_people(&field("approvers"), &step.approvers, faults);
+    let notify = or_default(&known.settings.notify, &known.defaults.notify);
+    let approvers = or_default(&step.approvers, &notify);
+    let most = i32::try_from(approvers.len()).unwrap_or(i32::MAX).max(1);
+    let quorum = faults.check_range(&field("quorum"), step.quorum, (1, most), 1);
+    let longest = 30 * DAY_SECONDS;
+    let timeout = faults.check_range(
+        &field("timeout_seconds"),
+        step.timeout_seconds,
+        (1, longest),
+        DAY_SECONDS,
+    );
+    ApprovalSpec {
+        note: step.note.clone(),
+        approvers,
+        quorum,
+        timeout_seconds: timeout.into(),
+        on_timeout: step.on_timeout.unwrap_or(TimeoutPolicy::Fail),
+        options: freeze_options(at, &field, step, known, faults),
+    }
+}
+
+fn freeze_options(
+    at: usize,
+    field: &impl Fn(&str) -> String,
+    step: &ApprovalStep,
+    known: &Known<'_>,
+    faults: &mut Faults,
+) -> ApprovalOptions {
+    let max_revisions =
+        faults.check_range(&field("max_revisions"), step.max_revisions, (0, REVISIONS_MAX), 0);
+    if max_revisions == 0 && step.revise_step.is_some() {
+        faults.add(field("revise_step"), "needs a max_revisions above 0");
+    }
+    let is_run = |at: usize| matches!(known.steps.get(at), Some(Step::Run(_)));
+    let number = |at: usize| i32::try_from(at + 1).unwrap_or(i32::MAX);
+    let shown = (0..at).rev().find(|at| is_run(*at));
+    let needed = [("allow_edit", step.allow_edit), ("max_revisions", max_revisions > 0)];
+    for (name, is_needed) in needed {
+        if is_needed && shown.is_none() {
+            faults.add(field(name), "needs an earlier run step");
+        }
+    }
+    let revise_step = match step.revise_step {
+        Some(chosen) => {
+            let found = (0..at).find(|at| number(*at) == chosen && is_run(*at));
+            if found.is_none() {
+                faults.add(field("revise_step"), "must be the number of an earlier run step");
+            }
+            found
+        }
+        None => shown.filter(|_| max_revisions > 0),
+    };
+    let revise_step = revise_step.map_or(0, number);
+    ApprovalOptions { allow_edit: step.allow_edit, max_revisions, revise_step }
+}
