@@ -33,6 +33,8 @@ pub enum Action {
     Fail { lease: Lease, failure: Failure },
     /// The budget does not cover the attempt's next call.
     Starve { lease: Lease, failure: Failure },
+    /// The day's budget of all servers does not cover it: wait for the next day's, and have these people told.
+    PutOff { lease: Lease, failure: Failure, until: DateTime<Utc>, tell: Vec<String> },
     /// The executor gives the attempt back, uncounted.
     Release { lease: Lease },
     /// The sweeper finds that the executor which holds this lease is dead.
@@ -208,6 +210,9 @@ pub fn next(
         }
         Action::Fail { lease, failure } => attempt::fail(&mut turn, lease, failure),
         Action::Starve { lease, failure } => attempt::starve(&mut turn, lease, failure),
+        Action::PutOff { lease, failure, until, tell } => {
+            attempt::put_off(&mut turn, lease, failure, until, tell)
+        }
         Action::Release { lease } => attempt::release(&mut turn, lease),
         Action::Lose { lease } => attempt::lose(&mut turn, lease),
         Action::Due => Ok(attempt::due(&mut turn)),

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
+use super::allowance::{Allowance, PutOff};
 use super::lease::LeaseKeeper;
 use crate::domain::id::{AttemptId, CallId};
 use crate::domain::job::{Failure, JobState, Lease, Reason, Status, StepResult};
@@ -33,6 +34,7 @@ pub(super) struct Steps {
     pub(super) store: Store,
     pub(super) model: Model,
     pub(super) lease: LeaseKeeper,
+    pub(super) allowance: Allowance,
 }
 
 /// What comes after an attempt.
@@ -51,6 +53,8 @@ pub(super) enum Ended {
     Erred(ModelError),
     /// The budget does not cover its next call.
     Starved(String),
+    /// The day's budget does not cover its next call.
+    PutOff(Box<PutOff>),
     Aborted,
 }
 
@@ -61,6 +65,7 @@ impl Ended {
             Self::Succeeded(_) => "finished",
             Self::Aborted => "aborted",
             Self::Starved(_) => "starved",
+            Self::PutOff(_) => "put_off",
             Self::Erred(ModelError { retry: Retry::Never, .. }) => "failed",
             Self::Erred(ModelError { retry: Retry::After(_) | Retry::Backoff, .. }) => "delayed",
         }
@@ -68,8 +73,13 @@ impl Ended {
 }
 
 impl Steps {
-    pub(super) fn new(store: Store, model: Model, lease: LeaseKeeper) -> Self {
-        Self { store, model, lease }
+    pub(super) fn new(
+        store: Store,
+        model: Model,
+        lease: LeaseKeeper,
+        allowance: Allowance,
+    ) -> Self {
+        Self { store, model, lease, allowance }
     }
 
     /// A span for an attempt, linked to the trace of whoever submitted the job.
@@ -227,6 +237,7 @@ impl Steps {
                 let starve = || self.store.starve(job, failure.clone(), call.clone());
                 self.patiently(abort, starve).await.map(|_| After::Left)
             }
+            Ended::PutOff(put_off) => self.put_off(job, *put_off, call, abort).await,
             Ended::Aborted => {
                 // Whoever took the job away has moved it already, or this process is stopping.
                 self.release(job, call).await?;
@@ -258,6 +269,21 @@ impl Steps {
         };
         let delay = || self.store.delay(job, failure.clone(), after, call.clone());
         self.patiently(abort, delay).await.map(|_| After::Left)
+    }
+
+    async fn put_off(
+        &self,
+        job: &Claimed,
+        put_off: PutOff,
+        call: CallEnd,
+        abort: &CancellationToken,
+    ) -> Result<After, StoreError> {
+        let PutOff { refusal, needs, message } = put_off;
+        let failure = failure(job, Reason::DailyBudget, message, None);
+        let failure = Failure { needs_usd: Some(needs), ..failure };
+        let operators = self.allowance.operators();
+        let park = || self.store.put_off(job, failure.clone(), refusal, operators, call.clone());
+        self.patiently(abort, park).await.map(|_| After::Left)
     }
 
     /// Tries again for as long as the database is away; its answer decides, or the end of this process.
@@ -333,5 +359,5 @@ fn failure(
     message: String,
     provider_request_id: Option<String>,
 ) -> Failure {
-    Failure { reason, message, provider_request_id, failed_at: job.state.updated_at }
+    Failure { provider_request_id, ..Failure::new(reason, message, job.state.updated_at) }
 }
