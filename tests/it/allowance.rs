@@ -165,6 +165,26 @@ async fn what_operators_are_told_is_not_taken_back_with_the_job_it_came_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_was_cancelled_before_it_could_wait_tells_nobody_and_leaves_that_to_the_next() {
+    let rig = rig("10").await;
+    spend(&rig, 0).await;
+    let counts = json!({"on": "count_tokens", "hold": true, "matching": "gone"});
+    rig.sandbox.break_model(counts).await;
+    rig.submit(dear("gone")).await;
+    rig.sandbox.wait_for("gone", "held", 1).await;
+    assert!(rig.control("gone", cancel()).await);
+    rig.sandbox.mend().await;
+    let refused = "select refused_at is not null and told_at is null and $1 <> '' and not exists (
+        select from longhaul.model_call) from longhaul.allowance";
+    rig.db.wait_until(refused, "any").await;
+    assert_eq!(rig.db.notices("gone").await, []);
+    rig.submit(dear("next")).await;
+    put_off(&rig, "next").await;
+    rig.sandbox.messages(OPERATOR, 1).await;
+    assert_eq!(rig.db.notices("next").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_waits_for_a_new_day_obeys_as_any_parked_one() {
     let rig = rig("10").await;
     spend(&rig, 0).await;
