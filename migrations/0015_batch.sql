@@ -33,6 +33,8 @@ create table longhaul.batch_request (
   batch_id    uuid,
   result      json,
   answered_at timestamptz,
+  reserved_on date,
+  reserved_usd numeric,
   primary key (shard, job_id, call_id)
 );
 comment on table longhaul.batch_request is 'Questions of run steps that are asked in a batch, until their answers are in a checkpoint.';
@@ -47,6 +49,8 @@ comment on column longhaul.batch_request.created_at is 'When it was written.';
 comment on column longhaul.batch_request.batch_id is 'The batch it is in; null until it leaves.';
 comment on column longhaul.batch_request.result is 'What became of it, in the words of the provider.';
 comment on column longhaul.batch_request.answered_at is 'When that came.';
+comment on column longhaul.batch_request.reserved_on is 'The day from whose budget was taken what may be spent on it; null if there is none.';
+comment on column longhaul.batch_request.reserved_usd is 'How much that was; what it did not cost goes back.';
 
 create index batch_request_unsent on longhaul.batch_request (due_at) where batch_id is null;
 create index batch_request_sent on longhaul.batch_request (batch_id) where batch_id is not null;

@@ -13,9 +13,10 @@ use http::Uri;
 use secrecy::SecretString;
 
 use crate::domain::language::{SPOKEN, is_spoken};
+use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
-use crate::domain::validate::{Faults, Violation, check_model, check_people};
+use crate::domain::validate::{Faults, Violation, check_budget, check_model, check_people};
 use crate::engine::{BatchSettings, EngineSettings};
 use crate::model::ModelSettings;
 use crate::notify::{NotifySettings, WhatsAppSettings};
@@ -148,17 +149,19 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .unwrap_or_else(|| format!("http://{}", listen.http_addr));
         let whatsapp = self.whatsapp();
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
+        let engine = self.engine(whatsapp.is_some());
         Config {
             grpc_addr: listen.grpc_addr,
             http_addr: listen.http_addr,
             store: self.store(),
             model: self.model(),
-            engine: self.engine(whatsapp.is_some()),
             notify: NotifySettings {
                 public_url: public_url.clone(),
+                language: engine.defaults.language.clone(),
                 whatsapp,
                 poll: Duration::from_secs(1),
             },
+            engine,
             rpc: RpcSettings {
                 request_timeout: Duration::from_secs(30),
                 requests_max,
@@ -232,6 +235,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         EngineSettings {
             defaults,
             can_notify,
+            daily_budget_usd: self.budget("LONGHAUL_DAILY_BUDGET_USD"),
+            operators: self.people("LONGHAUL_OPERATORS"),
             slots: self.number("LONGHAUL_SLOTS", 64, 1, 10_000),
             lease: Duration::from_secs(self.number("LONGHAUL_LEASE_SECONDS", 30, 1, 3600)),
             drain: Duration::from_secs(self.number("LONGHAUL_DRAIN_SECONDS", 25, 0, 3600)),
@@ -299,6 +304,16 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .collect();
         self.check(|faults| check_people(name, &people, faults));
         people
+    }
+
+    fn budget(&mut self, name: &str) -> Option<Usd> {
+        let text = self.text(name)?;
+        let budget = text.parse();
+        match budget {
+            Ok(budget) => self.check(|faults| check_budget(name, Some(budget), faults)),
+            Err(_) => self.mistake(&format!("{name} must be a plain decimal number, is {text:?}")),
+        }
+        budget.ok()
     }
 
     fn model_id(&mut self, name: &str, default: &str) -> String {

@@ -125,7 +125,7 @@ impl Server {
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
-        let comparer = executor.clone();
+        let (comparer, allowance) = (executor.clone(), executor.allowance().clone());
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
         // and what was cancelled is let go. However it ends, the others end after it.
         let drained = CancellationToken::new();
@@ -138,6 +138,7 @@ impl Server {
         self.spawn("comparison", |_| async move { comparer.compare(comparing).await });
         self.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
         self.spawn("prices", |stop| async move { prices.run(stop).await });
+        self.spawn("allowance", |stop| async move { allowance.run(stop).await });
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });

@@ -23,6 +23,9 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         (&[("LONGHAUL_NOTIFY", "Alice")], "LONGHAUL_NOTIFY[0] must be a phone number such as"),
         (&[("LONGHAUL_NOTIFY", &many.join(","))], "LONGHAUL_NOTIFY must have at most 64"),
         (&[("LONGHAUL_LANGUAGE", "pt-BR")], "LONGHAUL_LANGUAGE must be one of en, zh"),
+        (&[("LONGHAUL_OPERATORS", "+15550100,us")], "LONGHAUL_OPERATORS[1] must be a phone"),
+        (&[("LONGHAUL_DAILY_BUDGET_USD", "$5")], "LONGHAUL_DAILY_BUDGET_USD must be a plain"),
+        (&[("LONGHAUL_DAILY_BUDGET_USD", "0")], "LONGHAUL_DAILY_BUDGET_USD must be more than 0"),
         (&[("LONGHAUL_MODEL", "claude sonnet")], "LONGHAUL_MODEL must be a model's id"),
         (&[("LONGHAUL_REQUESTS_MAX", "0")], "LONGHAUL_REQUESTS_MAX must be a number from 1"),
         (&[("LONGHAUL_DATABASE_DIRECT_URL", "host")], "LONGHAUL_DATABASE_DIRECT_URL must name"),
@@ -48,6 +51,7 @@ fn what_is_right_is_taken() {
         &[("LONGHAUL_NOTIFY", " +15550100 , +15550101,")],
         &[("LONGHAUL_LANGUAGE", "zh-Hans")],
         &[("LONGHAUL_MODEL", "claude-haiku")],
+        &[("LONGHAUL_DAILY_BUDGET_USD", "12.50"), ("LONGHAUL_OPERATORS", "+15550100")],
         &[("LONGHAUL_DATABASE_URL", "postgresql:///database?host=/run/postgresql")],
         &[("LONGHAUL_PUBLIC_URL", "https://jobs.example/longhaul/")],
     ] {

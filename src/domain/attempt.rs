@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::control;
 use super::enter::enter;
@@ -124,6 +124,29 @@ pub(super) fn batch(turn: &mut Turn<'_>, lease: Lease) -> Moved {
     Ok(true)
 }
 
+/// Parks the job until the day's budget is a new one, and has those told who are to be.
+pub(super) fn put_off(
+    turn: &mut Turn<'_>,
+    lease: Lease,
+    failure: Failure,
+    until: DateTime<Utc>,
+    tell: Vec<String>,
+) -> Moved {
+    turn.demand(&lease)?;
+    let failure = Failure { failed_at: turn.now, ..failure };
+    turn.state.last_error = Some(failure.clone());
+    // The window for passing errors is for trying, not for standing still.
+    turn.state.first_error_at = None;
+    turn.let_go();
+    turn.tell_step(EventKind::StepDelayed, &format!("put off: {}", failure.message));
+    turn.add_detail(Detail::Failure(failure));
+    let sequence = turn.state.last_sequence;
+    let notices = tell.into_iter().map(|who| (sequence, NoticeKind::DailyBudget, who));
+    turn.out.notices.extend(notices);
+    control::park(turn, Reason::DailyBudget, until);
+    Ok(true)
+}
+
 pub(super) fn release(turn: &mut Turn<'_>, lease: Lease) -> Moved {
     turn.demand(&lease)?;
     turn.let_go();
@@ -141,12 +164,7 @@ pub(super) fn lose(turn: &mut Turn<'_>, lease: Lease) -> Moved {
     // One too many is an end, also for a job that was asked to pause.
     if losses > turn.spec.max_attempts {
         let message = format!("lost its executor {losses} {}", plural(losses, "time"));
-        turn.fail(Failure {
-            reason: Reason::RecoveriesExhausted,
-            message,
-            provider_request_id: None,
-            failed_at: turn.now,
-        });
+        turn.fail(Failure::new(Reason::RecoveriesExhausted, message, turn.now));
         return Ok(true);
     }
     // 200 ms, 800 ms, 3.2 s, …, half a minute: a step that kills its executor must not kill one a second.
@@ -174,4 +192,82 @@ pub(super) fn due(turn: &mut Turn<'_>) -> bool {
         Some(_) | None => {}
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::{Action, next};
+    use super::*;
+    use crate::domain::job::JobState;
+    use crate::domain::spec::Spec;
+
+    fn spec() -> Spec {
+        let run = serde_json::json!({
+            "name": null, "type": "run", "prompt": "p", "system": null, "model": "m", "max_tokens": 1,
+            "web_search": null, "context": "none", "timeout_seconds": 1, "idle_timeout_seconds": 1,
+        });
+        let spec = serde_json::json!({
+            "task": "", "steps": [run], "system": null, "max_attempts": 3, "retry_window_seconds": 3600,
+            "notify": [], "language": null, "labels": {}, "priority": 0, "run_at": null,
+        });
+        serde_json::from_value(spec).expect("a specification")
+    }
+
+    fn lease() -> Lease {
+        Lease { executor_id: ExecutorId::new(), epoch: 1, attempt_id: AttemptId::new() }
+    }
+
+    fn running(lease: &Lease, from: &JobState) -> JobState {
+        JobState {
+            status: Status::Running,
+            run_at: None,
+            executor_id: Some(lease.executor_id),
+            epoch: lease.epoch,
+            attempt_id: Some(lease.attempt_id),
+            ..from.clone()
+        }
+    }
+
+    fn failure(reason: Reason) -> Failure {
+        Failure::new(reason, "trouble", DateTime::UNIX_EPOCH)
+    }
+
+    fn moved(from: &JobState, action: Action, now: DateTime<Utc>) -> JobState {
+        let moved = next(from, &spec(), action, "executor", now).expect("it may");
+        moved.expect("it moves").state
+    }
+
+    #[test]
+    fn the_time_a_job_was_put_off_is_not_of_its_retry_window() {
+        let (lease, start) = (lease(), DateTime::UNIX_EPOCH);
+        let delay = |now, from: &JobState| {
+            let failure = failure(Reason::ProviderUnavailable);
+            moved(from, Action::Delay { lease, failure, after: None, jitter: 0.0 }, now)
+        };
+        let delayed = delay(start, &running(&lease, &JobState::new(1, start)));
+        let (until, failure) = (start + TimeDelta::days(1), failure(Reason::DailyBudget));
+        let put_off = Action::PutOff { lease, failure, until, tell: Vec::new() };
+        let waits = moved(&running(&lease, &delayed), put_off, start);
+        assert_eq!((waits.reason, waits.run_at), (Some(Reason::DailyBudget), Some(until)));
+        let again = delay(until, &running(&lease, &waits));
+        assert_eq!((again.status, again.first_error_at), (Status::Queued, Some(until)));
+        // Without that day between, the window would be over.
+        let over = delay(until, &running(&lease, &delayed));
+        assert_eq!(over.reason, Some(Reason::RetryWindowExhausted));
+    }
+
+    #[test]
+    fn a_pause_keeps_until_when_a_job_was_put_off() {
+        let (lease, start) = (lease(), DateTime::UNIX_EPOCH);
+        let (until, failure) = (start + TimeDelta::days(1), failure(Reason::DailyBudget));
+        let put_off = Action::PutOff { lease, failure, until, tell: Vec::new() };
+        let asked = JobState { pause_requested: true, ..running(&lease, &JobState::new(1, start)) };
+        let paused = moved(&asked, put_off, start);
+        assert_eq!((paused.status, paused.run_at), (Status::Paused, Some(until)));
+        let waits = moved(&paused, Action::Resume { budget_usd: None }, start);
+        assert_eq!((waits.status, waits.reason), (Status::Queued, Some(Reason::DailyBudget)));
+        assert_eq!(waits.run_at, Some(until));
+        let due = moved(&waits, Action::Due, until);
+        assert!(due.is_claimable());
+    }
 }

@@ -74,6 +74,7 @@ pub(super) fn resume(turn: &mut Turn<'_>, budget_usd: Option<Usd>) -> Moved {
         Stand::Waiting => Some(Reason::Waiting),
         Stand::ProviderUnavailable => Some(Reason::ProviderUnavailable),
         Stand::AttemptLost => Some(Reason::AttemptLost),
+        Stand::DailyBudget => Some(Reason::DailyBudget),
     };
     if stand == Stand::AwaitingApproval && turn.state.kept_verdict.is_none() {
         let left = TimeDelta::milliseconds(turn.state.left_ms.take().unwrap_or(0));
@@ -171,6 +172,7 @@ fn queued_stand(reason: Option<Reason>) -> Stand {
         Some(Reason::Waiting) => Stand::Waiting,
         Some(Reason::ProviderUnavailable | Reason::SpendLimit) => Stand::ProviderUnavailable,
         Some(Reason::AttemptLost) => Stand::AttemptLost,
+        Some(Reason::DailyBudget) => Stand::DailyBudget,
         Some(_) | None => Stand::Queued,
     }
 }

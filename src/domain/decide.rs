@@ -154,12 +154,7 @@ pub(super) fn expire(turn: &mut Turn<'_>, delivered: bool) -> bool {
                 }
                 TimeoutPolicy::Fail | TimeoutPolicy::Reject => "nobody decided in time",
             };
-            turn.fail(Failure {
-                reason: Reason::ApprovalExpired,
-                message: message.to_owned(),
-                provider_request_id: None,
-                failed_at: turn.now,
-            });
+            turn.fail(Failure::new(Reason::ApprovalExpired, message, turn.now));
         }
     }
     true

@@ -145,6 +145,8 @@ pub enum NoticeKind {
     Cancelled,
     /// The job stands still until its budget is raised.
     OutOfBudget,
+    /// The day's budget of all servers does not cover the next call; this is told to the operators, once a day.
+    DailyBudget,
 }
 
 impl Word for NoticeKind {}

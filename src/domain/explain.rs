@@ -45,6 +45,9 @@ fn queued(state: &JobState) -> String {
                 moment(run_at)
             )
         }
+        (Some(Reason::DailyBudget), Some(run_at)) => {
+            format!("{place} goes on at {} at the latest{error}", moment(run_at))
+        }
         (Some(Reason::ProviderUnavailable), None) => {
             format!("{place} waits for an executor to try it again{error}")
         }
@@ -140,12 +143,11 @@ mod tests {
     #[test]
     fn a_parked_job_says_until_when_and_why() {
         let run_at = Some(DateTime::UNIX_EPOCH);
-        let failure = Failure {
-            reason: Reason::ProviderUnavailable,
-            message: "the provider is overloaded.".to_owned(),
-            provider_request_id: None,
-            failed_at: DateTime::UNIX_EPOCH,
-        };
+        let failure = Failure::new(
+            Reason::ProviderUnavailable,
+            "the provider is overloaded.",
+            DateTime::UNIX_EPOCH,
+        );
         let parked = JobState {
             run_at,
             last_error: Some(failure),
@@ -161,17 +163,35 @@ mod tests {
 
     #[test]
     fn a_job_without_money_says_what_it_needs() {
-        let failure = Failure {
-            reason: Reason::Budget,
-            message: "the budget of $1 does not cover the next call".to_owned(),
-            provider_request_id: None,
-            failed_at: DateTime::UNIX_EPOCH,
-        };
+        let failure = Failure::new(
+            Reason::Budget,
+            "the budget of $1 does not cover the next call",
+            DateTime::UNIX_EPOCH,
+        );
         let starved =
             JobState { last_error: Some(failure), ..state(Status::Paused, Some(Reason::Budget)) };
         assert_eq!(
             explain(&starved),
             "Paused at step 2 of 3: the budget of $1 does not cover the next call."
+        );
+    }
+
+    #[test]
+    fn a_job_that_was_put_off_says_until_when_and_why() {
+        let failure = Failure::new(
+            Reason::DailyBudget,
+            "what is left of the day's budget of $1 does not cover the next call",
+            DateTime::UNIX_EPOCH,
+        );
+        let waits = JobState {
+            run_at: Some(DateTime::UNIX_EPOCH),
+            last_error: Some(failure),
+            ..state(Status::Queued, Some(Reason::DailyBudget))
+        };
+        assert_eq!(
+            explain(&waits),
+            "Step 2 of 3 goes on at 1970-01-01 00:00:00 UTC at the latest: \
+             what is left of the day's budget of $1 does not cover the next call."
         );
     }
 

@@ -101,10 +101,12 @@ pub enum Reason {
     ModelStopped,
     /// Failed: a fault of the server while it ran the step.
     StepPanicked,
-    /// Failed: the job has a budget, and its model has no known price.
+    /// Failed: the job or the day has a budget, and the model has no known price.
     ModelUnpriced,
     /// Paused: the budget does not cover the next call.
     Budget,
+    /// Queued: the day's budget of all servers does not cover the next call; parked until the next day.
+    DailyBudget,
     /// Queued: parked until the provider takes money again.
     SpendLimit,
     /// Queued: the step's question waits to be answered in a batch.
@@ -129,6 +131,8 @@ pub enum Stand {
     ProviderUnavailable,
     /// Parked after its executor died.
     AttemptLost,
+    /// Parked until there is a new day's budget.
+    DailyBudget,
     /// In an approval step, asked.
     AwaitingApproval,
 }
@@ -331,6 +335,22 @@ pub struct Failure {
     pub provider_request_id: Option<String>,
     /// When.
     pub failed_at: DateTime<Utc>,
+    /// What the call may cost that the day's budget did not cover.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs_usd: Option<Usd>,
+}
+
+impl Failure {
+    /// One without anything that not every failure has.
+    pub fn new(reason: Reason, message: impl Into<String>, failed_at: DateTime<Utc>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            provider_request_id: None,
+            failed_at,
+            needs_usd: None,
+        }
+    }
 }
 
 /// What a run step produced.

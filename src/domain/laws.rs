@@ -3,6 +3,8 @@
 //! A life is a specification and a list of actions, most of them possible and some of them absurd.
 //! After each step everything that must always hold is checked, and what a repeated action must answer.
 
+mod sample;
+
 mod spec;
 
 use std::collections::HashSet;
@@ -12,14 +14,17 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use self::sample::{failure, result};
 use self::spec::{specs, start};
 use super::approval::{ApprovalStatus, Door, Verdict};
 use super::event::EventKind;
 use super::id::{ApprovalId, AttemptId, ExecutorId};
-use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
-use super::money::Usage;
+use super::job::{JobState, Lease, Reason, Status};
 use super::spec::{Spec, Work};
 use super::state::{Action, Ballot, Refusal, Transition, next, submit};
+
+/// Who is told of the day's budget, and of nothing else.
+const OPERATOR: &str = "+15550109";
 
 /// What the generator asks for; what it becomes depends on the job.
 #[derive(Clone, Debug)]
@@ -30,6 +35,7 @@ enum Wish {
     Fail,
     Starve,
     Batch,
+    PutOff,
     Release,
     StaleFinish,
     Lose,
@@ -57,6 +63,7 @@ fn wishes() -> impl Strategy<Value = Wish> {
         1 => Just(Wish::Fail),
         1 => Just(Wish::Starve),
         1 => Just(Wish::Batch),
+        1 => Just(Wish::PutOff),
         1 => Just(Wish::Release),
         1 => Just(Wish::StaleFinish),
         2 => Just(Wish::Lose),
@@ -127,6 +134,12 @@ impl<'a> Life<'a> {
             }
             Wish::Batch => Action::Batch { lease },
             Wish::Starve => Action::Starve { lease, failure: failure(Reason::Budget, self.now) },
+            Wish::PutOff => Action::PutOff {
+                lease,
+                failure: failure(Reason::DailyBudget, self.now),
+                until: self.now + TimeDelta::seconds(60),
+                tell: vec![OPERATOR.to_owned()],
+            },
             Wish::Release => Action::Release { lease },
             Wish::Lose => Action::Lose { lease },
             Wish::Due => Action::Due,
@@ -181,6 +194,7 @@ impl<'a> Life<'a> {
                         | Action::Fail { .. }
                         | Action::Starve { .. }
                         | Action::Batch { .. }
+                        | Action::PutOff { .. }
                         | Action::Release { .. }
                         | Action::Lose { .. }
                 );
@@ -315,6 +329,8 @@ fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseErr
         let is_starved = event.kind == EventKind::JobPaused && event.reason == Some(Reason::Budget);
         let expected: Vec<&str> = if ends.contains(&event.kind) || is_starved {
             spec.notify.iter().map(String::as_str).collect()
+        } else if event.kind == EventKind::StepDelayed && told.contains(&OPERATOR) {
+            vec![OPERATOR]
         } else if event.kind == EventKind::ApprovalRequested {
             // Whoever edited what was shown is not asked about it.
             let editor = transition.vote.as_ref().filter(|(_, decision)| decision.edited);
@@ -327,22 +343,6 @@ fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseErr
         prop_assert_eq!(told, expected, "each is told once of {:?}", event.kind);
     }
     Ok(())
-}
-
-fn result() -> StepResult {
-    StepResult {
-        output: "o".to_owned(),
-        content: "[]".to_owned(),
-        citations: Vec::new(),
-        usage: Usage::default(),
-        cost_usd: None,
-        model: "m".to_owned(),
-        stop_reason: "end_turn".to_owned(),
-    }
-}
-
-fn failure(reason: Reason, failed_at: DateTime<Utc>) -> Failure {
-    Failure { reason, message: "trouble".to_owned(), provider_request_id: None, failed_at }
 }
 
 proptest! {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::iter::Sum;
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 
 use chrono::NaiveDate;
@@ -85,6 +85,20 @@ impl Add for Usd {
 impl AddAssign for Usd {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
+    }
+}
+
+impl Sub for Usd {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl SubAssign for Usd {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
     }
 }
 

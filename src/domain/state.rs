@@ -35,6 +35,8 @@ pub enum Action {
     Starve { lease: Lease, failure: Failure },
     /// The attempt's question goes out in a batch, and the job waits for it in nobody's hands.
     Batch { lease: Lease },
+    /// The day's budget of all servers does not cover it: wait for the next day's, and have these people told.
+    PutOff { lease: Lease, failure: Failure, until: DateTime<Utc>, tell: Vec<String> },
     /// The executor gives the attempt back, uncounted.
     Release { lease: Lease },
     /// The sweeper finds that the executor which holds this lease is dead.
@@ -223,6 +225,9 @@ pub fn next(
         Action::Fail { lease, failure } => attempt::fail(&mut turn, lease, failure),
         Action::Starve { lease, failure } => attempt::starve(&mut turn, lease, failure),
         Action::Batch { lease } => attempt::batch(&mut turn, lease),
+        Action::PutOff { lease, failure, until, tell } => {
+            attempt::put_off(&mut turn, lease, failure, until, tell)
+        }
         Action::Release { lease } => attempt::release(&mut turn, lease),
         Action::Lose { lease } => attempt::lose(&mut turn, lease),
         Action::Due => Ok(attempt::due(&mut turn)),

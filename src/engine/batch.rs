@@ -11,7 +11,7 @@ use crate::domain::id::CallId;
 use crate::domain::money::Usd;
 use crate::model::{Call, ModelError, Reply, Then};
 use crate::store::StoreError;
-use crate::store::batch::Batched;
+use crate::store::batch::{Batched, Question};
 use crate::store::claim::Claimed;
 use crate::store::ledger::CallEnd;
 
@@ -53,11 +53,14 @@ impl Steps {
         if !self.model.is_configured() {
             return Ok((Ended::Erred(ModelError::unconfigured()), CallEnd::Unsent(call_id)));
         }
-        if let Some(ended) = self.reserve(job, &call, call_id, abort).await? {
-            return Ok((ended, CallEnd::Unsent(call_id)));
-        }
+        let now = job.state.updated_at;
+        let reserved = match self.reserve(job, &call, call_id, now, abort).await.map_err(unsent)? {
+            Ok(reserved) => reserved.hand_over(),
+            Err(ended) => return Ok((ended, CallEnd::Unsent(call_id))),
+        };
         let params = self.model.batched(&call);
-        let ask = || self.store.ask_in_batch(job, call_id, &params, self.linger);
+        let question = Question { call_id, params: &params, linger: self.linger, reserved };
+        let ask = || self.store.ask_in_batch(job, question);
         // A try whose reply was lost may have written it, so its row in the ledger stays in any case.
         let asked = self.patiently(abort, ask).await;
         asked

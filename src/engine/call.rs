@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
+use super::allowance::Reserved;
 use super::step::{Ended, Steps, a_few_times};
 use crate::domain::id::CallId;
 use crate::domain::job::{Reason, StepResult};
@@ -43,8 +44,8 @@ impl Steps {
         let now =
             || job.state.updated_at + TimeDelta::from_std(since.elapsed()).unwrap_or_default();
         loop {
-            let pass = match self.let_out(job, &call, call_id, now(), abort).await? {
-                Ok(pass) => pass,
+            let (pass, reserved) = match self.let_out(job, &call, call_id, now(), abort).await? {
+                Ok(let_out) => let_out,
                 Err(ended) => return Ok((*ended, CallEnd::Unsent(call_id))),
             };
             let partial = Partial::default();
@@ -57,15 +58,16 @@ impl Steps {
             drop(pass);
             match asked {
                 None => {
-                    let cut_short = self.cut_short(job, &call, &partial, None);
+                    let cut_short = self.cut_short(job, &call, &partial, None, reserved);
                     return Ok((Ended::Aborted, CallEnd::Settled(call_id, cut_short)));
                 }
                 // Without a key nothing is sent.
                 Some(Err(error)) if error.reason == Reason::ProviderUnconfigured => {
+                    reserved.unsent();
                     return Ok((Ended::Erred(error), CallEnd::Unsent(call_id)));
                 }
                 Some(Err(error)) => {
-                    let cut_short = self.cut_short(job, &call, &partial, Some(&error));
+                    let cut_short = self.cut_short(job, &call, &partial, Some(&error), reserved);
                     return Ok((Ended::Erred(error), CallEnd::Settled(call_id, cut_short)));
                 }
                 Some(Ok(reply)) => {
@@ -73,6 +75,7 @@ impl Steps {
                     tell_spent(&reply, spent);
                     cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
                     let mut settled = answered(&reply, spent);
+                    reserved.settle(&settled);
                     let before = answer.as_ref().map_or("", |begun| &begun.text);
                     let then = call.then(before, &reply);
                     let whole = match answer.take() {
@@ -106,7 +109,7 @@ impl Steps {
         call_id: CallId,
         now: DateTime<Utc>,
         abort: &CancellationToken,
-    ) -> Result<Result<Pass, Box<Ended>>, (StoreError, CallEnd)> {
+    ) -> Result<Result<(Pass, Reserved), Box<Ended>>, (StoreError, CallEnd)> {
         // Taken from here, or without a lease that is known to live: nothing leaves any more.
         if abort.is_cancelled() || !self.lease.is_alive() {
             return Ok(Err(Box::new(Ended::Aborted)));
@@ -115,33 +118,42 @@ impl Steps {
             Ok(pass) => pass,
             Err(error) => return Ok(Err(Box::new(Ended::Erred(error)))),
         };
-        let ended = self.reserve(job, call, call_id, abort).await?;
-        Ok(ended.map_or(Ok(pass), |ended| Err(Box::new(ended))))
+        match self.reserve(job, call, call_id, now, abort).await {
+            Ok(reserved) => Ok(reserved.map(|reserved| (pass, reserved)).map_err(Box::new)),
+            Err(error) => Err((error, CallEnd::Unsent(call_id))),
+        }
     }
 
-    /// Sets aside the most that the call can cost, where the job has a budget; answers why it may not leave.
+    /// Sets aside the most that the call can cost, where the job or the day has a budget; answers why it may not leave.
     pub(super) async fn reserve(
         &self,
         job: &Claimed,
         call: &Call,
         call_id: CallId,
+        now: DateTime<Utc>,
         abort: &CancellationToken,
-    ) -> Result<Option<Ended>, (StoreError, CallEnd)> {
-        let Some(budget) = job.state.budget_usd else { return Ok(None) };
+    ) -> Result<Result<Reserved, Ended>, StoreError> {
+        let budget = job.state.budget_usd;
+        if budget.is_none() && !self.allowance.is_limited() {
+            return Ok(Ok(Reserved::nothing()));
+        }
         let on = job.state.updated_at.date_naive();
         let Some(most) = self.model.worst_case(call, on).await else {
+            let whose = if budget.is_some() { "the job" } else { "the day" };
             let message =
-                format!("the price of {} is not known, and the job has a budget", call.model);
-            return Ok(Some(Ended::Erred(ModelError::unpriced(&message))));
+                format!("the price of {} is not known, and {whose} has a budget", call.model);
+            return Ok(Err(Ended::Erred(ModelError::unpriced(&message))));
         };
-        let reserve = || self.store.reserve(&job.key, call_id, most, budget);
-        match self.patiently(abort, reserve).await {
-            Ok(None) => Ok(None),
-            Ok(Some(spent)) => Ok(Some(Ended::Starved(format!(
-                "the budget of ${budget} does not cover the next call: ${spent} is spent, and it may cost up to ${most}"
-            )))),
-            Err(error) => Err((error, CallEnd::Unsent(call_id))),
+        if let Some(budget) = budget {
+            let reserve = || self.store.reserve(&job.key, call_id, most, budget);
+            if let Some(spent) = self.patiently(abort, reserve).await? {
+                return Ok(Err(Ended::Starved(format!(
+                    "the budget of ${budget} does not cover the next call: ${spent} is spent, and it may cost up to ${most}"
+                ))));
+            }
         }
+        let reserve = || self.allowance.reserve(most, now);
+        Ok(self.patiently(abort, reserve).await?.map_err(Ended::PutOff))
     }
 
     /// Settles a call and begins the next one of the same attempt.
@@ -203,13 +215,14 @@ impl Steps {
         call: &Call,
         partial: &Partial,
         error: Option<&ModelError>,
+        reserved: Reserved,
     ) -> Settlement {
         let seen = partial.seen();
         let usage = error.and_then(|error| error.usage).or(seen.usage);
         let model = seen.model.as_deref().unwrap_or(&call.model);
         let on = job.state.updated_at.date_naive();
         let cost_usd = usage.and_then(|usage| self.model.find_cost(model, &usage, seen.tier, on));
-        Settlement {
+        let settled = Settlement {
             outcome: if error.is_some() { CallOutcome::Failed } else { CallOutcome::Aborted },
             usage,
             cost_usd,
@@ -218,7 +231,9 @@ impl Steps {
                 .or(seen.request_id),
             error: error.map(|error| error.message.to_string()),
             partial_output: Some(seen.text).filter(|text| !text.is_empty()),
-        }
+        };
+        reserved.settle(&settled);
+        settled
     }
 
     pub(super) fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Level, event};
 
 use super::EngineSettings;
+use super::allowance::Allowance;
 use super::lease::LeaseKeeper;
 use super::step::{After, Steps};
 use crate::domain::id::{CallId, JobKey};
@@ -86,8 +87,15 @@ impl Executor {
             left: Mutex::default(),
             running: TaskTracker::new(),
         };
-        let steps = Steps::new(store.clone(), model, lease.clone(), settings.batch.linger);
+        let allowance = Allowance::new(store.clone(), &settings);
+        let linger = settings.batch.linger;
+        let steps = Steps { store: store.clone(), model, lease: lease.clone(), linger, allowance };
         Self { store, steps, settings, lease, stop, inner: Arc::new(inner) }
+    }
+
+    /// What its calls are paid from.
+    pub fn allowance(&self) -> &Allowance {
+        &self.steps.allowance
     }
 
     /// Claims and runs until told to stop, then lets steps finish, gives back what did not, and signs off.
@@ -321,6 +329,10 @@ impl Executor {
             let _ = tokio::time::timeout(GIVE_BACK, self.inner.running.wait()).await;
         }
         let _ = tokio::time::timeout(GIVE_BACK, self.give_back_the_rest()).await;
+        if let Err(error) = self.steps.allowance.give_back().await {
+            let error = &error as &dyn Error;
+            tracing::warn!(error, "could not give back the allowance; it counts as spent today");
+        }
         self.lease.sign_off().await;
     }
 

@@ -18,6 +18,7 @@ mod call;
 
 mod batch;
 
+pub mod allowance;
 pub mod batcher;
 
 pub mod sweeper;
@@ -31,6 +32,7 @@ pub mod watch;
 use std::time::Duration;
 
 use self::executor::Executor;
+use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::Violation;
@@ -44,6 +46,10 @@ pub struct EngineSettings {
     pub defaults: Defaults,
     /// Whether notices can be sent at all; without, a submit that needs them is warned.
     pub can_notify: bool,
+    /// What all servers together may spend on a day, if that is limited.
+    pub daily_budget_usd: Option<Usd>,
+    /// Who is told when that is used up.
+    pub operators: Vec<String>,
     /// How many steps this process works on at once.
     pub slots: usize,
     /// How long a dead process keeps its jobs.

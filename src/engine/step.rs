@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
+use super::allowance::{Allowance, PutOff};
 use super::lease::LeaseKeeper;
 use crate::domain::decide::Round;
 use crate::domain::id::{AttemptId, CallId};
@@ -36,6 +37,7 @@ pub(super) struct Steps {
     pub(super) lease: LeaseKeeper,
     /// How long a question waits for others to leave with it.
     pub(super) linger: Duration,
+    pub(super) allowance: Allowance,
 }
 
 /// What comes after an attempt.
@@ -56,6 +58,8 @@ pub(super) enum Ended {
     Starved(String),
     /// Its question waits to be answered in a batch.
     Batched,
+    /// The day's budget does not cover its next call.
+    PutOff(Box<PutOff>),
     Aborted,
 }
 
@@ -67,6 +71,7 @@ impl Ended {
             Self::Aborted => "aborted",
             Self::Starved(_) => "starved",
             Self::Batched => "batched",
+            Self::PutOff(_) => "put_off",
             Self::Erred(ModelError { retry: Retry::Never, .. }) => "failed",
             Self::Erred(ModelError { retry: Retry::After(_) | Retry::Backoff, .. }) => "delayed",
         }
@@ -74,10 +79,6 @@ impl Ended {
 }
 
 impl Steps {
-    pub(super) fn new(store: Store, model: Model, lease: LeaseKeeper, linger: Duration) -> Self {
-        Self { store, model, lease, linger }
-    }
-
     /// A span for an attempt, linked to the trace of whoever submitted the job.
     pub(super) fn span(job: &Claimed) -> tracing::Span {
         let span = tracing::info_span!(
@@ -253,6 +254,7 @@ impl Steps {
                 let park = || self.store.park_for_batch(job, call.clone());
                 self.patiently(abort, park).await.map(|_| After::Left)
             }
+            Ended::PutOff(put_off) => self.put_off(job, *put_off, call, abort).await,
             Ended::Aborted => {
                 // Whoever took the job away has moved it already, or this process is stopping.
                 self.release(job, call).await?;
@@ -284,6 +286,21 @@ impl Steps {
         };
         let delay = || self.store.delay(job, failure.clone(), after, call.clone());
         self.patiently(abort, delay).await.map(|_| After::Left)
+    }
+
+    async fn put_off(
+        &self,
+        job: &Claimed,
+        put_off: PutOff,
+        call: CallEnd,
+        abort: &CancellationToken,
+    ) -> Result<After, StoreError> {
+        let PutOff { refusal, needs, message } = put_off;
+        let failure = failure(job, Reason::DailyBudget, message, None);
+        let failure = Failure { needs_usd: Some(needs), ..failure };
+        let operators = self.allowance.operators();
+        let park = || self.store.put_off(job, failure.clone(), refusal, operators, call.clone());
+        self.patiently(abort, park).await.map(|_| After::Left)
     }
 
     /// Tries again for as long as the database is away; its answer decides, or the end of this process.
@@ -359,5 +376,5 @@ fn failure(
     message: String,
     provider_request_id: Option<String>,
 ) -> Failure {
-    Failure { reason, message, provider_request_id, failed_at: job.state.updated_at }
+    Failure { provider_request_id, ..Failure::new(reason, message, job.state.updated_at) }
 }

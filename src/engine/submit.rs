@@ -69,10 +69,15 @@ impl Engine {
             for (field, message) in self.model.check(run).await {
                 faults.add(format!("steps[{at}].run.{field}"), message);
             }
-            if spec.budget_usd.is_some() && !self.model.has_price(&run.model) {
+            let whose = match (spec.budget_usd, self.settings.daily_budget_usd) {
+                (Some(_), _) => "the job",
+                (None, Some(_)) => "the day",
+                (None, None) => continue,
+            };
+            if !self.model.has_price(&run.model) {
                 let model = &run.model;
                 let message =
-                    format!("is {model}, which has no known price, and the job has a budget");
+                    format!("is {model}, which has no known price, and {whose} has a budget");
                 faults.add(format!("steps[{at}].run.model"), message);
             }
         }

@@ -151,7 +151,7 @@ impl Notifier {
         fields(job_id = %notice.key, notice_id = %notice.notice_id, kind = notice.kind.word(), tries = notice.tries)
     )]
     async fn deliver(&self, whatsapp: &WhatsApp, notice: &Outgoing) -> Result<Sent, StoreError> {
-        let sent = match text::write(notice, &self.public_url) {
+        let sent = match text::write(notice, &self.public_url, self.language.as_deref()) {
             Some(body) => {
                 let correlation = format!("{}:{}", notice.notice_id, notice.tries);
                 whatsapp.send_text(&notice.recipient, &body, &correlation, notice.tries).await

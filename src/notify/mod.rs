@@ -32,6 +32,8 @@ const PUBLIC_URL_CHARS_MAX: usize = 1000;
 pub struct NotifySettings {
     /// The address under which people reach this server; a path in it is kept as a prefix.
     pub public_url: String,
+    /// The language of what is told to operators; English if none was chosen.
+    pub language: Option<String>,
     /// The number messages are sent from; without one notices stay pending.
     pub whatsapp: Option<WhatsAppSettings>,
     /// How often to look for notices that nobody announced.
@@ -43,6 +45,7 @@ pub struct Notifier {
     store: Store,
     whatsapp: Option<WhatsApp>,
     public_url: String,
+    language: Option<String>,
     poll: Duration,
     /// The person whose notice was taken last, if others may come after.
     after: Mutex<String>,
@@ -85,6 +88,7 @@ impl Notifier {
             store,
             whatsapp: settings.whatsapp.as_ref().map(WhatsApp::new).transpose()?,
             public_url: link_base(&settings.public_url).ok_or(NotifySetupError::PublicUrl)?,
+            language: settings.language.clone(),
             poll: settings.poll,
             after: Mutex::default(),
         })

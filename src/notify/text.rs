@@ -57,6 +57,9 @@ struct Words {
     why_cancelled: fn(Option<Reason>) -> &'static str,
     /// What the budget does not cover, and what to do.
     why_paused: &'static str,
+    /// The title and the text for operators, with the day's budget if it is known.
+    day_used_up: &'static str,
+    why_put_off: fn(Option<&str>) -> String,
     cost: fn(&str) -> String,
     cost_is_tiny: &'static str,
 }
@@ -71,7 +74,13 @@ enum Left {
 }
 
 /// The message of a notice; `None` for an approval request whose links are gone.
-pub(super) fn write(notice: &Outgoing, public_url: &str) -> Option<String> {
+///
+/// What operators are told is in their language, which need not be that of the job.
+pub(super) fn write(
+    notice: &Outgoing,
+    public_url: &str,
+    operators_language: Option<&str>,
+) -> Option<String> {
     let words = words(notice.language.as_deref(), &notice.task);
     Some(match notice.kind {
         NoticeKind::ApprovalRequested => asked(words, notice, public_url)?,
@@ -79,6 +88,9 @@ pub(super) fn write(notice: &Outgoing, public_url: &str) -> Option<String> {
         NoticeKind::Failed => failed(words, notice),
         NoticeKind::Cancelled => cancelled(words, notice),
         NoticeKind::OutOfBudget => out_of_budget(words, notice),
+        NoticeKind::DailyBudget => {
+            daily_budget(self::words(operators_language.or(Some("en")), ""), notice)
+        }
     })
 }
 
@@ -138,6 +150,12 @@ fn out_of_budget(words: &Words, notice: &Outgoing) -> String {
     page.add(&head(words.out_of_budget, notice, Some(words)));
     page.add(words.why_paused);
     page.finish()
+}
+
+/// It is about every job, so it names none.
+fn daily_budget(words: &Words, notice: &Outgoing) -> String {
+    let budget_usd = notice.daily_budget_usd.map(|usd| usd.to_string());
+    format!("*{}*\n\n{}", words.day_used_up, (words.why_put_off)(budget_usd.as_deref()))
 }
 
 /// The title, what the job is for, and where it stands.

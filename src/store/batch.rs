@@ -8,7 +8,8 @@ mod order;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
+use rust_decimal::Decimal;
 use serde_json::value::RawValue;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -19,6 +20,20 @@ use super::ledger::{CallEnd, Line, Settlement};
 use super::write::write;
 use super::{Store, StoreError, bounded, retried};
 use crate::domain::id::{CallId, JobKey};
+use crate::domain::money::Usd;
+
+/// A question that is to leave with the next batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Its row in the ledger.
+    pub call_id: CallId,
+    /// In the words of the provider.
+    pub params: &'a str,
+    /// Not before this time has passed.
+    pub linger: Duration,
+    /// From which day's budget how much was set aside for it, if anything.
+    pub reserved: Option<(NaiveDate, Usd)>,
+}
 
 /// A question of a step, and what became of it.
 #[derive(Debug)]
@@ -66,20 +81,20 @@ impl Store {
         rows.collect()
     }
 
-    /// Has a question leave with the next batch but not before this time has passed, if the lease still holds.
+    /// Has a question leave with the next batch, if the lease still holds.
     pub async fn ask_in_batch(
         &self,
         job: &Claimed,
-        call_id: CallId,
-        params: &str,
-        linger: Duration,
+        question: Question<'_>,
     ) -> Result<(), StoreError> {
+        let Question { call_id, params, linger, reserved } = question;
         bounded(
             sqlx::query!(
                 "-- ask_in_batch
-                insert into longhaul.batch_request (shard, job_id, call_id, step, revision, params, due_at, created_at)
+                insert into longhaul.batch_request (shard, job_id, call_id, step, revision, params, due_at, created_at,
+                  reserved_on, reserved_usd)
                 select j.shard, j.job_id, $3, j.current_step, j.revision, $4::text::json,
-                  longhaul.now() + make_interval(secs => $5), longhaul.now()
+                  longhaul.now() + make_interval(secs => $5), longhaul.now(), $9, $10
                 from longhaul.job j
                 where j.shard = $1 and j.job_id = $2 and j.status = 'running'
                   and j.executor_id = $6 and j.epoch = $7 and j.attempt_id = $8
@@ -92,6 +107,8 @@ impl Store {
                 job.lease.executor_id.0,
                 job.lease.epoch,
                 job.lease.attempt_id.0,
+                reserved.map(|(day, _)| day),
+                reserved.map(|(_, usd)| usd.as_decimal()),
             )
             .execute(&self.pool),
         )
@@ -142,16 +159,18 @@ impl Store {
             .fetch_all(&mut *tx)
             .await?;
             let (mut lines, mut ids, mut results) = (Vec::new(), Vec::new(), Vec::new());
+            let mut costs: Vec<Option<Decimal>> = Vec::new();
             for row in open {
                 let Some(answer) = answers.get(&CallId(row.call_id)) else { continue };
                 let end = CallEnd::Settled(CallId(row.call_id), answer.settlement.clone());
                 lines.extend(Line::ended(&JobKey::new(&row.job_id), end));
                 ids.push(row.call_id);
                 results.push(answer.result.get().to_owned());
+                costs.push(answer.settlement.cost_usd.map(|cost| cost.as_decimal()));
             }
             let lines: Vec<&Line> = lines.iter().collect();
             write(&mut tx, &[], &lines, None).await?;
-            make_due(&mut tx, batch_id, &ids, &results).await?;
+            make_due(&mut tx, batch_id, &ids, &results, &costs).await?;
             Ok(tx.commit().await?)
         })
         .await
@@ -185,15 +204,22 @@ async fn make_due(
     batch_id: Uuid,
     ids: &[Uuid],
     results: &[String],
+    costs: &[Option<Decimal>],
 ) -> Result<(), StoreError> {
     sqlx::query!(
         "-- store_answers
         -- cross-shard: questions of all jobs leave together
         with answered as (
           update longhaul.batch_request r set result = a.result::json, params = null, answered_at = longhaul.now()
-          from unnest($2::uuid[], $3::text[]) as a(call_id, result)
+          from unnest($2::uuid[], $3::text[], $4::numeric[]) as a(call_id, result, cost_usd)
           where r.batch_id = $1 and r.call_id = a.call_id
-          returning r.shard, r.job_id, r.step, r.revision
+          returning r.shard, r.job_id, r.step, r.revision, r.reserved_on, r.reserved_usd - a.cost_usd as left_usd
+        ),
+        -- What a question did not cost is there for others on its day; one whose cost is not known counts as reserved.
+        freed as (
+          update longhaul.allowance d set drawn_usd = d.drawn_usd - f.usd
+          from (select reserved_on, sum(left_usd) as usd from answered where left_usd is not null group by reserved_on) f
+          where d.day = f.reserved_on
         ),
         -- In the order in which all rows are locked.
         waiting as (
@@ -207,6 +233,7 @@ async fn make_due(
         batch_id,
         ids,
         results,
+        costs as &[Option<Decimal>],
     )
     .execute(tx)
     .await?;

@@ -142,7 +142,7 @@ impl Store {
     }
 
     /// Moves a job under its lease; how its call ended is written whether the lease still holds or not.
-    async fn move_held(
+    pub(super) async fn move_held(
         &self,
         job: &Claimed,
         action: Action,

@@ -23,6 +23,8 @@ pub mod claim;
 
 pub mod ledger;
 
+pub mod allowance;
+
 pub mod control;
 
 pub mod approval;

@@ -59,6 +59,8 @@ pub struct Outgoing {
     pub error: Option<String>,
     /// What it has cost.
     pub cost_usd: Usd,
+    /// The day's budget that is used up, where the notice tells that.
+    pub daily_budget_usd: Option<Usd>,
     /// When the approval expires.
     pub deadline_at: Option<DateTime<Utc>>,
     /// The time now.
@@ -132,7 +134,7 @@ impl Store {
                 due_at = longhaul.now() + make_interval(secs => $2), updated_at = longhaul.now()
               from picked p
               where o.shard = p.shard and o.job_id = p.job_id and o.notice_id = p.notice_id
-              returning o.shard, o.job_id, o.notice_id, o.kind, o.recipient, o.tries, o.tokens
+              returning o.shard, o.job_id, o.notice_id, o.kind, o.recipient, o.tries, o.tokens, o.created_at
             )
             select t.job_id, t.notice_id, t.kind, t.recipient, t.tries, t.tokens, to_jsonb(j) as "state!", s.spec,
               (select left(c.output, 4000) from longhaul.checkpoint c
@@ -141,6 +143,8 @@ impl Store {
                order by c.step desc, c.revision desc limit 1) as output,
               (select coalesce(sum(m.cost_usd), 0) from longhaul.model_call m
                where m.shard = t.shard and m.job_id = t.job_id) as "cost_usd!",
+              (select a.budget_usd from longhaul.allowance a
+               where t.kind = 'daily_budget' and a.day = (t.created_at at time zone 'utc')::date) as daily_budget_usd,
               longhaul.now() as "now!"
             from taken t
             join longhaul.job j using (shard, job_id)
@@ -217,7 +221,7 @@ impl Store {
               provider_message_id = $6, error = $7, updated_at = longhaul.now()
             from (
               -- Was its approval decided, or the end it tells undone, while it was on its way?
-              select case when n.approval_id is not null
+              select case when n.kind = 'daily_budget' then false when n.approval_id is not null
                 then not exists (select from longhaul.approval a where a.shard = n.shard
                   and a.job_id = n.job_id and a.approval_id = n.approval_id and a.status = 'pending')
                 else exists (select from longhaul.event e where e.shard = n.shard
@@ -285,6 +289,7 @@ struct Row {
     spec: Value,
     output: Option<String>,
     cost_usd: Decimal,
+    daily_budget_usd: Option<Decimal>,
     now: DateTime<Utc>,
 }
 
@@ -312,6 +317,7 @@ impl Row {
             reason: state.reason,
             error: state.last_error.map(|failure| failure.message),
             cost_usd: Usd::from(self.cost_usd),
+            daily_budget_usd: self.daily_budget_usd.map(Usd::from),
             deadline_at: state.deadline_at,
             now: self.now,
         })

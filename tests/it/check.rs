@@ -120,6 +120,7 @@ async fn every_word_of_the_state_machine_can_be_stored() {
         Stand::Waiting,
         Stand::ProviderUnavailable,
         Stand::AttemptLost,
+        Stand::DailyBudget,
         Stand::AwaitingApproval,
     ];
     for stand in stands {
@@ -136,6 +137,8 @@ async fn every_word_of_the_state_machine_can_be_stored() {
         NoticeKind::Completed,
         NoticeKind::Failed,
         NoticeKind::Cancelled,
+        NoticeKind::OutOfBudget,
+        NoticeKind::DailyBudget,
     ];
     for kind in kinds {
         let assignment = format!("kind = '{}'", kind.word());

@@ -79,6 +79,7 @@ mod input;
 
 mod command;
 
+mod allowance;
 mod budget;
 mod catalog;
 mod check;

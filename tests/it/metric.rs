@@ -125,11 +125,14 @@ async fn a_collector_gets_how_much_is_where_and_nothing_that_is_nobodys_business
         ("OTEL_METRIC_EXPORT_INTERVAL", "100".to_owned()),
         ("OTEL_SERVICE_NAME", "queue-under-test".to_owned()),
         ("RUST_LOG", "trace".to_owned()),
+        ("LONGHAUL_DAILY_BUDGET_USD", "100".to_owned()),
     ] {
         variables.insert(name.to_owned(), value);
     }
     let server = Program::start(&SERVE, &variables).await;
-    collector.wait_for("longhaul.transaction.age_seconds").await;
+    for name in ["longhaul.transaction.age_seconds", "longhaul.budget.left_usd"] {
+        collector.wait_for(name).await;
+    }
     let log = server.stop().await;
 
     let gauges = collector.gauges();
@@ -145,6 +148,7 @@ async fn a_collector_gets_how_much_is_where_and_nothing_that_is_nobodys_business
     }
     assert_eq!(gauges["longhaul.approval.pending"], (String::new(), 1.0));
     assert_eq!(gauges["longhaul.outbox.pending"], (String::new(), 0.0));
+    assert_eq!(gauges["longhaul.budget.left_usd"], ("USD".to_owned(), 100.0));
     let (unit, age) = &gauges["longhaul.approval.age_seconds"];
     assert!(unit == "s" && (60.0..120.0).contains(age), "{age} {unit}");
     for name in ["longhaul.queue.age_seconds", "longhaul.outbox.age_seconds"] {

@@ -393,5 +393,5 @@ pub(super) fn result() -> StepResult {
 
 pub(super) fn failure() -> Failure {
     let reason = Reason::ProviderUnavailable;
-    Failure { reason, message: String::new(), provider_request_id: None, failed_at: moment() }
+    Failure::new(reason, "", moment())
 }

@@ -27,6 +27,8 @@ pub(super) const WORDS: Words = Words {
     why_failed,
     why_cancelled,
     why_paused: "What is left of its budget does not cover the next step. It goes on when somebody resumes it with a higher one.",
+    day_used_up: "The day's budget is used up",
+    why_put_off,
     cost: |usd| format!("Cost: ${usd}"),
     cost_is_tiny: "Cost: under $0.0001",
 };
@@ -44,6 +46,15 @@ fn deadline(deadline_at: DateTime<Utc>, left: Option<Left>) -> String {
     format!("Please decide by {at}{left}.")
 }
 
+fn why_put_off(budget_usd: Option<&str>) -> String {
+    let of = budget_usd.map(|usd| format!(" of ${usd}")).unwrap_or_default();
+    format!(
+        "What is left of the budget{of} for this day does not cover the next call to the AI model. \
+         Jobs that need one wait until 00:00 UTC and then go on by themselves. \
+         They go on sooner where calls under way cost less than was set aside, or when the servers are started with a higher budget."
+    )
+}
+
 fn why_failed(reason: Option<Reason>) -> &'static str {
     match reason {
         Some(Reason::ApprovalExpired) => "Nobody decided in time.",
@@ -59,12 +70,13 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::ModelStopped) => "The AI model stopped before it had finished.",
         Some(Reason::StepPanicked) => "The server had a fault while it worked on this step.",
         Some(Reason::ModelUnpriced) => {
-            "The price of the AI model is not known, and the job has a budget."
+            "The price of the AI model is not known, and what may be spent is limited."
         }
         Some(
             Reason::SpendLimit
             | Reason::Batch
             | Reason::Budget
+            | Reason::DailyBudget
             | Reason::Scheduled
             | Reason::Waiting
             | Reason::ProviderUnavailable
@@ -98,7 +110,8 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ModelUnpriced
             | Reason::SpendLimit
             | Reason::Batch
-            | Reason::Budget,
+            | Reason::Budget
+            | Reason::DailyBudget,
         )
         | None => "It was stopped by request.",
     }

@@ -38,13 +38,14 @@ fn notice(kind: NoticeKind, language: &str) -> Outgoing {
         reason: None,
         error: None,
         cost_usd: "0.012345".parse().expect("money"),
+        daily_budget_usd: Some("12.50".parse().expect("money")),
         deadline_at: Some(time("2026-11-30T19:05:00Z")),
         now: time("2026-11-29T19:05:03Z"),
     }
 }
 
 fn write_notice(notice: &Outgoing) -> String {
-    let text = write(notice, URL).expect("it has its links");
+    let text = write(notice, URL, notice.language.as_deref()).expect("it has its links");
     assert!(units(&text) <= UNITS_MAX, "{} units", units(&text));
     text
 }
@@ -94,6 +95,17 @@ fn an_approval_request_reads_well_in_chinese() {
 批准： https://longhaul.example/team/approvals/PaaaaaaaaaaaaaaaaaaaaaA
 拒绝： https://longhaul.example/team/approvals/PbbbbbbbbbbbbbbbbbbbbbQ";
     assert_eq!(write_notice(&notice(NoticeKind::ApprovalRequested, "zh-CN")), expected);
+}
+
+#[test]
+fn operators_are_told_how_much_may_be_spent_and_until_when_jobs_wait() {
+    let told = write_notice(&notice(NoticeKind::DailyBudget, "en"));
+    assert!(told.starts_with("*The day's budget is used up*\n\n"), "{told}");
+    assert!(told.contains("the budget of $12.5 for this day"), "{told}");
+    assert!(told.contains("wait until 00:00 UTC"), "{told}");
+    let told = write_notice(&notice(NoticeKind::DailyBudget, "zh"));
+    assert!(told.starts_with("*今日预算已用完*\n\n今日预算（12.5 美元）的余额"), "{told}");
+    assert!(!told.contains("记账"), "no job is named: {told}");
 }
 
 #[test]
@@ -167,7 +179,7 @@ fn both_links_survive_any_length_of_anything_else() {
                 });
             }
             let url = format!("https://a.example/{}", "x".repeat(982));
-            let text = write(&notice, &url).expect("it has its links");
+            let text = write(&notice, &url, None).expect("it has its links");
             assert!(units(&text) <= UNITS_MAX);
             assert!(text.ends_with(&format!("{url}/approvals/PbbbbbbbbbbbbbbbbbbbbbQ")));
             assert_eq!(text.matches(&url).count(), 2);
@@ -195,7 +207,7 @@ fn what_is_missing_leaves_no_gap() {
         "*Your decision is needed*\ndemo-job-0001\nStep 2 of 2\n\nEach link opens a page"
     ));
     notice.tokens = None;
-    assert_eq!(write(&notice, URL), None);
+    assert_eq!(write(&notice, URL, None), None);
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(super) const WORDS: Words = Words {
     why_failed,
     why_cancelled,
     why_paused: "剩余预算不足以支付下一步。有人提高预算并恢复任务后，它会继续执行。",
+    day_used_up: "今日预算已用完",
+    why_put_off,
     cost: |usd| format!("费用：{usd} 美元"),
     cost_is_tiny: "费用：不到 0.0001 美元",
 };
@@ -44,6 +46,15 @@ fn deadline(deadline_at: DateTime<Utc>, left: Option<Left>) -> String {
     format!("请在 {at}前决定{left}。")
 }
 
+fn why_put_off(budget_usd: Option<&str>) -> String {
+    let of = budget_usd.map(|usd| format!("（{usd} 美元）")).unwrap_or_default();
+    format!(
+        "今日预算{of}的余额不足以支付下一次 AI 模型调用。\
+         需要调用模型的任务会等到 00:00（UTC），之后自动继续。\
+         如果正在进行的调用实际费用低于预留金额，或以更高的预算重启服务器，它们会提前继续。"
+    )
+}
+
 fn why_failed(reason: Option<Reason>) -> &'static str {
     match reason {
         Some(Reason::ApprovalExpired) => "没有人在期限内作出决定。",
@@ -56,11 +67,12 @@ fn why_failed(reason: Option<Reason>) -> &'static str {
         Some(Reason::ContextOverflow) => "对话内容超出了 AI 模型能读取的长度。",
         Some(Reason::ModelStopped) => "AI 模型没有写完就停止了。",
         Some(Reason::StepPanicked) => "服务器在执行这一步时发生了故障。",
-        Some(Reason::ModelUnpriced) => "任务设有预算，但不知道 AI 模型的价格。",
+        Some(Reason::ModelUnpriced) => "费用受预算限制，但不知道 AI 模型的价格。",
         Some(
             Reason::SpendLimit
             | Reason::Batch
             | Reason::Budget
+            | Reason::DailyBudget
             | Reason::Scheduled
             | Reason::Waiting
             | Reason::ProviderUnavailable
@@ -92,7 +104,8 @@ fn why_cancelled(reason: Option<Reason>) -> &'static str {
             | Reason::ModelUnpriced
             | Reason::SpendLimit
             | Reason::Batch
-            | Reason::Budget,
+            | Reason::Budget
+            | Reason::DailyBudget,
         )
         | None => "任务已应要求停止。",
     }

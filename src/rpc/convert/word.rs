@@ -51,7 +51,9 @@ meanings! {
     job::StepStatus = StepStatus { Pending, Active, Done, Failed }
     approval::Verdict = Verdict { Approve, Reject, RequestChanges }
     approval::Door = Door { Link, Grpc, Webhook, Timeout }
-    event::NoticeKind = NoticeKind { ApprovalRequested, Completed, Failed, Cancelled, OutOfBudget }
+    event::NoticeKind = NoticeKind {
+        ApprovalRequested, Completed, Failed, Cancelled, OutOfBudget, DailyBudget,
+    }
     event::Delivery = Delivery { Pending, Sending, Sent, Failed, Superseded, Unconfirmed }
     event::EventKind = EventKind {
         JobSubmitted, StepStarted, StepFinished, StepWaiting, StepDelayed, AttemptLost,

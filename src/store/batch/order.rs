@@ -86,7 +86,12 @@ impl Store {
                   where r.batch_id is null and not exists (select from longhaul.job j
                     where j.shard = r.shard and j.job_id = r.job_id and j.current_step = r.step
                       and j.revision = r.revision and j.status not in ('completed', 'failed', 'cancelled'))
-                  returning r.shard, r.job_id, r.call_id
+                  returning r.shard, r.job_id, r.call_id, r.reserved_on, r.reserved_usd
+                ),
+                freed as (
+                  update longhaul.allowance d set drawn_usd = d.drawn_usd - f.usd
+                  from (select reserved_on, sum(reserved_usd) as usd from dropped group by reserved_on) f
+                  where d.day = f.reserved_on
                 )
                 delete from longhaul.model_call m using dropped d
                 where m.shard = d.shard and m.job_id = d.job_id and m.call_id = d.call_id

@@ -230,11 +230,12 @@ macro_rules! statement {
                     voter text, verdict text, door text, comment text, edited boolean, decided_at timestamptz)
                   where t.vote is not null
                 ),
-                -- Who no longer needs to be told.
+                -- Who no longer needs to be told; that the day's budget is used up is no news of the job.
                 superseded as (
                   update longhaul.outbox o set delivery = 'superseded', tokens = null, updated_at = t.updated_at
                   from told_people t
                   where t.supersedes_notices and o.shard = t.shard and o.job_id = t.job_id and o.delivery = 'pending'
+                    and o.kind <> 'daily_budget'
                 )"#
         ] $arguments $($part)*)
     };
