@@ -166,7 +166,7 @@ impl Store {
                 lines.extend(Line::ended(&JobKey::new(&row.job_id), end));
                 ids.push(row.call_id);
                 results.push(answer.result.get().to_owned());
-                costs.push(answer.settlement.cost_usd.map(|cost| cost.as_decimal()));
+                costs.push(answer.settlement.cost_usd.map(Usd::as_decimal));
             }
             let lines: Vec<&Line> = lines.iter().collect();
             write(&mut tx, &[], &lines, None).await?;
