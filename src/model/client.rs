@@ -18,48 +18,35 @@ const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 
 /// What all clients are made from.
 pub(super) struct Maker {
-    begin: Box<dyn Fn() -> ClientBuilder + Send + Sync>,
-    connect_timeout: Duration,
-    streams: usize,
+    /// How long a connection may take to open.
+    pub connect_timeout: Duration,
+    /// How many calls a connection carries.
+    pub streams: usize,
+    /// Whether the provider is on this machine.
+    pub is_local: bool,
+    /// What is different for a test.
+    pub adapt: fn(ClientBuilder) -> ClientBuilder,
 }
 
 impl Maker {
-    /// Clients which are begun like this, and carry so many calls on a connection.
-    pub fn new(
-        connect_timeout: Duration,
-        streams: usize,
-        begin: impl Fn() -> ClientBuilder + Send + Sync + 'static,
-    ) -> Self {
-        Self { begin: Box::new(begin), connect_timeout, streams }
-    }
-
     /// One that takes whatever HTTP the other side speaks.
     pub fn any(&self) -> reqwest::Result<Client> {
-        self.begin().build()
+        self.builder().build()
     }
 
     /// One that speaks HTTP/2 alone, and opens one connection for all its calls.
     pub fn http2(&self) -> reqwest::Result<Client> {
-        self.begin().http2_prior_knowledge().build()
+        self.builder().http2_prior_knowledge().build()
     }
 
-    /// How long a connection may take to open.
-    pub fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
-    }
-
-    /// How many calls a connection carries.
-    pub fn streams(&self) -> usize {
-        self.streams
-    }
-
-    fn begin(&self) -> ClientBuilder {
+    fn builder(&self) -> ClientBuilder {
         let streams = u32::try_from(self.streams).unwrap_or(u32::MAX);
-        // Of HTTP/1.1, where each call has a connection, a crowd that has gone leaves no more of them behind than this.
-        (self.begin)()
-            .pool_max_idle_per_host(self.streams)
+        let builder = Client::builder()
+            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(self.connect_timeout)
             .tcp_keepalive(Duration::from_mins(1))
+            // Of HTTP/1.1, where each call has a connection, a crowd that has gone leaves no more than this behind.
+            .pool_max_idle_per_host(self.streams)
             .http2_keep_alive_interval(ASK_AFTER)
             .http2_keep_alive_timeout(ANSWER_WITHIN)
             .http2_keep_alive_while_idle(true)
@@ -68,6 +55,8 @@ impl Maker {
             .http2_initial_connection_window_size(STREAM_WINDOW_BYTES.saturating_mul(streams))
             .redirect(Policy::none())
             // The step owns all retries: a layer below it would send requests that no ledger knows.
-            .retry(reqwest::retry::never())
+            .retry(reqwest::retry::never());
+        // A proxy of the environment leads out of the machine and would look for itself here.
+        (self.adapt)(if self.is_local { builder.no_proxy() } else { builder })
     }
 }

@@ -44,8 +44,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use reqwest::ClientBuilder;
 use reqwest::header::{HeaderValue, InvalidHeaderValue};
-use reqwest::{Client, ClientBuilder};
 use secrecy::{ExposeSecret, SecretString};
 
 pub use self::call::{Call, MAX_CONTINUATIONS, Role, Then, Turn, WebSearch};
@@ -142,21 +142,21 @@ impl Model {
     ///
     /// The process must have installed its TLS provider before.
     pub fn new(settings: ModelSettings) -> Result<Self, ModelSetupError> {
-        let is_loopback = messages_url(&settings.base_url).is_some_and(|url| is_loopback(&url));
-        Self::with_clients(settings, move || client_builder(is_loopback))
+        Self::adapted(settings, |builder| builder)
     }
 
-    /// The same, with clients that are begun in this way.
-    fn with_clients(
+    /// The same, with clients that a test adapts to its own provider.
+    fn adapted(
         settings: ModelSettings,
-        begin: impl Fn() -> ClientBuilder + Send + Sync + 'static,
+        adapt: fn(ClientBuilder) -> ClientBuilder,
     ) -> Result<Self, ModelSetupError> {
         let url = messages_url(&settings.base_url).ok_or(ModelSetupError::BaseUrl)?;
         let mut count_url = url.clone();
         count_url.set_path(&format!("{}/count_tokens", url.path()));
         let mut models_url = url.clone();
         models_url.set_path(&url.path().replace("/v1/messages", "/v1/models"));
-        let maker = Maker::new(settings.connect_timeout, settings.streams, begin);
+        let ModelSettings { connect_timeout, streams, .. } = settings;
+        let maker = Maker { connect_timeout, streams, is_local: is_loopback(&url), adapt };
         let pool = Pool::new(maker, url.scheme() == "https").map_err(ModelSetupError::Client)?;
         let inner = Inner {
             pool,
@@ -243,12 +243,6 @@ fn messages_url(base_url: &str) -> Option<reqwest::Url> {
     }
     url.path_segments_mut().ok()?.pop_if_empty().extend(["v1", "messages"]);
     Some(url)
-}
-
-fn client_builder(is_loopback: bool) -> ClientBuilder {
-    let builder = Client::builder().user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")));
-    // A proxy of the environment leads out of the machine and would look for itself here.
-    if is_loopback { builder.no_proxy() } else { builder }
 }
 
 fn is_loopback(url: &reqwest::Url) -> bool {

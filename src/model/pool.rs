@@ -117,7 +117,7 @@ impl Pool {
     /// A place for a call; while it is not known what the provider speaks, others wait for the one that finds out, but
     /// no longer than a connection may take to open.
     async fn enter(&self) -> reqwest::Result<Place<'_>> {
-        let until = Instant::now() + self.maker.connect_timeout();
+        let until = Instant::now() + self.maker.connect_timeout;
         loop {
             let mut told = pin!(self.told.notified());
             told.as_mut().enable();
@@ -150,7 +150,7 @@ impl Pool {
 impl State {
     /// The first that has room, or one more.
     fn roomy(&mut self, maker: &Maker) -> reqwest::Result<Arc<Lane>> {
-        let has_room = |lane: &&Arc<Lane>| lane.calls.load(Ordering::Relaxed) < maker.streams();
+        let has_room = |lane: &&Arc<Lane>| lane.calls.load(Ordering::Relaxed) < maker.streams;
         if let Some(lane) = self.lanes.iter().find(has_room) {
             return Ok(Arc::clone(lane));
         }

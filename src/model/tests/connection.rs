@@ -23,12 +23,12 @@ fn settings(provider: &Provider, streams: usize) -> ModelSettings {
 
 fn make(settings: ModelSettings) -> Model {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let begin = || {
-        let certificate = Provider::certificate();
-        let certificate = reqwest::Certificate::from_der(&certificate).expect("a certificate");
-        client_builder(true).tls_certs_only([certificate])
-    };
-    Model::with_clients(settings, begin).expect("the settings are right")
+    Model::adapted(settings, trusting).expect("the settings are right")
+}
+
+fn trusting(builder: ClientBuilder) -> ClientBuilder {
+    let certificate = reqwest::Certificate::from_der(&Provider::certificate());
+    builder.tls_certs_only([certificate.expect("a certificate")])
 }
 
 type Asking = JoinSet<Result<Reply, ModelError>>;
@@ -167,6 +167,31 @@ async fn a_connection_that_dies_takes_only_its_own_calls() {
         answer(provider.many(11).await).await;
         assert_eq!(ended(asking).await, (12, vec![]), "{end:?}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_that_has_died_without_a_word_is_given_up_with_its_calls() {
+    let mut provider = Provider::serve(Speech::Http2, 4).await;
+    let impatient = Model::adapted(settings(&provider, 4), |builder| {
+        let builder = trusting(builder).http2_keep_alive_interval(Duration::from_millis(200));
+        builder.http2_keep_alive_timeout(Duration::from_secs(1))
+    });
+    let model = impatient.expect("the settings are right");
+    get_to_know(&model, &mut provider).await;
+    let asking = ask(&model, 8);
+    let asked = provider.many(8).await;
+    let dies = asked[0].connection;
+    let (mut lost, kept): (Vec<_>, Vec<_>) =
+        asked.into_iter().partition(|asked| asked.connection == dies);
+    // The answer to one of them has begun.
+    let _begun = lost.pop().and_then(Asked::begin).expect("it is there");
+    provider.end(dies, End::Frozen);
+    answer(kept).await;
+    let (answered, failed) = ended(asking).await;
+    assert_eq!((answered, failed.len()), (4, 4), "{failed:?}");
+    // They were told by the connection, and not by their own patience.
+    let says = |words: &str| failed.iter().filter(|error| error.message.contains(words)).count();
+    assert_eq!((says("keep-alive timed out"), says("broke off")), (3, 1), "{failed:?}");
 }
 
 #[tokio::test]

@@ -40,6 +40,8 @@ pub enum End {
     Cut,
     /// With a GOAWAY that takes every stream with it.
     Refused,
+    /// It stays open, and nothing comes of it any more.
+    Frozen,
 }
 
 /// A request that waits for its answer.
@@ -172,6 +174,7 @@ impl Shared {
                 }
                 end = ends.recv() => match end {
                     Some(End::Refused) => http.abrupt_shutdown(Reason::INTERNAL_ERROR),
+                    Some(End::Frozen) => std::future::pending().await,
                     Some(End::Cut) | None => return,
                 },
             }
