@@ -46,6 +46,8 @@ mod link;
 mod notice;
 mod option;
 
+mod encrypted;
+
 mod recovery;
 
 mod crash;
