@@ -9,13 +9,15 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::money::Usd;
-use super::submission::{ContextMode, Effort, TimeoutPolicy, TruncationPolicy, UserLocation};
+use super::submission::{
+    ContextMode, Effort, InterruptPolicy, TimeoutPolicy, TruncationPolicy, UserLocation,
+};
 
 /// The newest version of the shape below that this server understands.
 ///
 /// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
-/// fields and a place to search from, and jobs with a budget.
-pub const VERSION: i32 = 2;
+/// fields and a place to search from, and jobs with a budget; 3 has run steps that go on with a broken answer.
+pub const VERSION: i32 = 3;
 
 /// A job with every default filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +113,9 @@ pub struct RunOptions {
     /// Further fields of the provider's request, a JSON object as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_json: Option<String>,
+    /// What becomes of an answer that was broken off.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_interrupt: InterruptPolicy,
 }
 
 /// What a model may search.
@@ -155,15 +160,12 @@ pub enum WaitSpec {
 impl Spec {
     /// The oldest version that can say all of it: a server of the release before runs what it understands.
     pub fn version(&self) -> i32 {
-        let is_new = self.steps.iter().any(|step| match &step.work {
-            Work::Run(run) => {
-                let location =
-                    run.web_search.as_ref().and_then(|search| search.user_location.as_ref());
-                run.options != RunOptions::default() || location.is_some()
-            }
-            Work::Approval(_) | Work::Wait(_) => false,
+        let of_steps = self.steps.iter().map(|step| match &step.work {
+            Work::Run(run) => run.version(),
+            Work::Approval(_) | Work::Wait(_) => 1,
         });
-        if is_new || self.budget_usd.is_some() { VERSION } else { 1 }
+        let of_budget = if self.budget_usd.is_some() { 2 } else { 1 };
+        of_steps.max().unwrap_or(1).max(of_budget)
     }
 
     /// The step of this number, counted from 1.
@@ -174,6 +176,20 @@ impl Spec {
     /// How many steps there are.
     pub fn step_count(&self) -> i32 {
         i32::try_from(self.steps.len()).expect("a validated job has at most 1,000 steps")
+    }
+}
+
+impl RunSpec {
+    /// The oldest version that can say all of it.
+    fn version(&self) -> i32 {
+        let location = self.web_search.as_ref().and_then(|search| search.user_location.as_ref());
+        if self.options.on_interrupt != InterruptPolicy::default() {
+            3
+        } else if self.options != RunOptions::default() || location.is_some() {
+            2
+        } else {
+            1
+        }
     }
 }
 

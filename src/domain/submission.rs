@@ -87,6 +87,8 @@ pub struct RunStep {
     pub on_truncated: Option<TruncationPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     pub extra_json: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_interrupt: Option<InterruptPolicy>,
 }
 
 /// What the model may search.
@@ -147,6 +149,19 @@ pub enum TruncationPolicy {
 }
 
 impl Word for TruncationPolicy {}
+
+/// What the next attempt does with what there is of an answer that was broken off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptPolicy {
+    /// It asks anew.
+    #[default]
+    Restart,
+    /// The model is asked to go on from it.
+    Continue,
+}
+
+impl Word for InterruptPolicy {}
 
 /// What a run step's model sees of the steps before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

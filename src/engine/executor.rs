@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument as _, Level, event};
 
 use super::EngineSettings;
+use super::answer::Answers;
 use super::lease::LeaseKeeper;
 use super::step::{After, Steps};
 use crate::domain::id::{CallId, JobKey};
@@ -88,6 +89,11 @@ impl Executor {
         };
         let steps = Steps::new(store.clone(), model, lease.clone());
         Self { store, steps, settings, lease, stop, inner: Arc::new(inner) }
+    }
+
+    /// The answers that arrive in its calls.
+    pub fn answers(&self) -> &Answers {
+        &self.steps.answers
     }
 
     /// Claims and runs until told to stop, then lets steps finish, gives back what did not, and signs off.

@@ -16,6 +16,10 @@ mod step;
 
 mod call;
 
+mod interrupt;
+
+pub mod answer;
+
 pub mod sweeper;
 
 pub mod gauge;

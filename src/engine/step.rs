@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
+use super::answer::Answers;
 use super::lease::LeaseKeeper;
 use crate::domain::id::{AttemptId, CallId};
 use crate::domain::job::{Failure, JobState, Lease, Reason, Status, StepResult};
@@ -33,6 +34,7 @@ pub(super) struct Steps {
     pub(super) store: Store,
     pub(super) model: Model,
     pub(super) lease: LeaseKeeper,
+    pub(super) answers: Answers,
 }
 
 /// What comes after an attempt.
@@ -69,7 +71,7 @@ impl Ended {
 
 impl Steps {
     pub(super) fn new(store: Store, model: Model, lease: LeaseKeeper) -> Self {
-        Self { store, model, lease }
+        Self { store, model, lease, answers: Answers::default() }
     }
 
     /// A span for an attempt, linked to the trace of whoever submitted the job.

@@ -23,6 +23,8 @@ pub mod claim;
 
 pub mod ledger;
 
+pub mod partial;
+
 pub mod control;
 
 pub mod approval;

@@ -50,6 +50,8 @@ mod recovery;
 
 mod crash;
 
+mod interrupt;
+
 mod lease;
 
 mod presence;
@@ -64,6 +66,8 @@ mod storm;
 mod watch;
 
 mod watch_many;
+
+mod delta;
 
 mod list;
 

@@ -54,6 +54,7 @@ fn run_step(run: &RunSpec) -> proto::RunStep {
         stop_sequences: run.options.stop_sequences.clone(),
         on_truncated: proto::TruncationPolicy::from(run.options.on_truncated).into(),
         extra_json: run.options.extra_json.clone().unwrap_or_default(),
+        on_interrupt: proto::InterruptPolicy::from(run.options.on_interrupt).into(),
     }
 }
 
@@ -123,6 +124,7 @@ mod tests {
             timeout_seconds: 3600,
             idle_timeout_seconds: 300,
             on_truncated: proto::TruncationPolicy::Fail.into(),
+            on_interrupt: proto::InterruptPolicy::Restart.into(),
             ..proto::RunStep::default()
         };
         assert_eq!(shown.steps[0].kind, Some(Kind::Run(run)));
