@@ -46,16 +46,19 @@ async fn an_answer_arrives_in_pieces_that_make_it_whole() {
         web_search: Some(WebSearch::default()),
         ..RunStep::default()
     };
-    rig.submit(job("pieces", [run(CHINESE), wait(0), run_step(searched)])).await;
+    // Nobody is to come late.
+    let steps = [approval("Now?"), run(CHINESE), wait(0), run_step(searched)];
+    rig.submit(job("pieces", steps)).await;
     let plain = rig.try_watch("pieces", Some(0)).await.unwrap();
     let replay = rig.watch_closely("pieces", Some(0)).await;
     let live = rig.watch_closely("pieces", None).await;
+    assert!(rig.control("pieces", approve()).await);
     let (live, replay, events) =
         tokio::join!(live.until_end(), replay.until_end(), events_until_end(plain));
     let done = rig.job("pieces").await;
-    assert!(done.steps[0].output.chars().any(|c| c.len_utf8() > 2), "{}", done.steps[0].output);
+    assert!(done.steps[1].output.chars().any(|c| c.len_utf8() > 2), "{}", done.steps[1].output);
     for watch in [&live, &replay] {
-        assert_whole(watch, &done, &[(1, 1), (3, 1)]);
+        assert_whole(watch, &done, &[(2, 1), (4, 1)]);
         // The model says 12 characters every 20 ms: a piece is more than one of these, and less than all.
         let chars: usize = watch.texts.values().map(|text| text.chars().count()).sum();
         assert!((3..chars / 12).contains(&watch.pieces), "{} of {chars}", watch.pieces);
@@ -213,11 +216,14 @@ async fn an_answer_that_is_continued_goes_on_where_it_was() {
     };
     for (job_id, fault) in [("cut", &cut), ("paused", &paused)] {
         rig.sandbox.break_model(json!([fault, drip(5)])).await;
-        rig.submit(job(job_id, [run_step(step.clone())])).await;
-        let watch = rig.watch_closely(job_id, Some(0)).await.until_end().await;
+        rig.submit(job(job_id, [approval("Now?"), run_step(step.clone())])).await;
+        let watch = rig.watch_closely(job_id, Some(0)).await;
+        assert!(rig.control(job_id, approve()).await);
+        let watch = watch.until_end().await;
         let done = rig.job(job_id).await;
         assert_eq!(done.usage.unwrap().calls, 2, "{job_id}");
-        assert_whole(&watch, &done, &[(1, 1)]);
+        assert_whole(&watch, &done, &[(2, 1)]);
+        assert!(watch.pieces > 2, "{job_id}: {}", watch.pieces);
     }
 }
 

@@ -49,7 +49,8 @@ async fn kept(rig: &Rig, job_id: &str) -> Vec<(String, Option<String>)> {
     read.bind(job_id).fetch_all(&rig.db.pool).await.unwrap()
 }
 
-/// Kills the server of a job with one step in the middle of its answer; another one goes on with the job.
+/// Kills the server of a job with one step in the middle of its answer; another one goes on with the job, up to the same
+/// place until the sandbox is mended.
 async fn killed_within(on_interrupt: InterruptPolicy) -> (Rig, crate::harness::Node) {
     let rig = Rig::without_server(&[("LONGHAUL_LEASE_SECONDS", "2")]).await;
     let server = Process::serve(&rig, &[]).await;
@@ -59,14 +60,16 @@ async fn killed_within(on_interrupt: InterruptPolicy) -> (Rig, crate::harness::N
     rig.db.wait_until(noted, "killed").await;
     server.kill9().await;
     let survivor = rig.serve().await;
-    rig.sandbox.mend().await;
     (rig, survivor)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_kill_9_the_next_attempt_goes_on_from_what_had_arrived() {
     let (rig, survivor) = killed_within(InterruptPolicy::Continue).await;
-    let watch = survivor.client.watch_closely("killed", Some(0)).await.until_end().await;
+    let mut watch = survivor.client.watch_closely("killed", Some(0)).await;
+    watch.until((1, 2), 2 * 72).await;
+    rig.sandbox.mend().await;
+    let watch = watch.until_end().await;
     let done = survivor.client.settled_as("killed", JobStatus::Completed).await;
     let calls = kept(&rig, "killed").await;
     let lost = calls[0].1.clone().unwrap();
@@ -83,14 +86,13 @@ async fn after_kill_9_the_next_attempt_goes_on_from_what_had_arrived() {
         content.fetch_one(&rig.db.pool).await.unwrap_or(false),
         "what it went on from is there"
     );
-    if let Some(told) = watch.texts.get(&(1, 2)) {
-        assert_eq!(told, &done.output, "the pieces make the whole of it too");
-    }
+    assert_eq!(watch.texts[&(1, 2)], done.output, "the pieces make the whole of it too");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_kill_9_a_step_that_does_not_say_so_asks_anew() {
     let (rig, survivor) = killed_within(InterruptPolicy::Unspecified).await;
+    rig.sandbox.mend().await;
     survivor.client.settled_as("killed", JobStatus::Completed).await;
     let requests = rig.sandbox.requests("").await;
     assert_eq!(requests.len(), 2);
