@@ -52,6 +52,8 @@ mod recovery;
 
 mod crash;
 
+mod interrupt;
+
 mod lease;
 
 mod presence;
@@ -68,6 +70,8 @@ mod storm;
 mod watch;
 
 mod watch_many;
+
+mod delta;
 
 mod list;
 
