@@ -41,7 +41,7 @@ async fn orders(rig: &Rig) -> Vec<Value> {
 }
 
 fn questions(order: &Value) -> usize {
-    order["body"]["requests"].as_array().unwrap().len()
+    order["body"]["requests"].as_array().map_or(0, Vec::len)
 }
 
 async fn parked(rig: &Rig, job_id: &str) -> Job {
@@ -51,7 +51,6 @@ async fn parked(rig: &Rig, job_id: &str) -> Job {
     parked
 }
 
-/// Waits until the provider works on every question.
 async fn wait_until_ordered(rig: &Rig, job_id: &str) {
     let ordered =
         "select count(*) > 0 from longhaul.batch_request r join longhaul.batch b using (batch_id)
