@@ -220,6 +220,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 .filter(|seconds| *seconds > 0)
                 .map(Duration::from_secs),
             connect_timeout: default.connect_timeout,
+            streams: self.number("LONGHAUL_MODEL_STREAMS", default.streams, 1, 1000),
             concurrency: self.number("LONGHAUL_MODEL_CONCURRENCY", 0, 0, 10_000),
         }
     }

@@ -126,6 +126,7 @@ impl Server {
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
         let (comparer, allowance) = (executor.clone(), executor.allowance().clone());
+        let (answers, answer_store) = (executor.answers().clone(), store.clone());
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
         // and what was cancelled is let go. However it ends, the others end after it.
         let drained = CancellationToken::new();
@@ -141,6 +142,7 @@ impl Server {
         self.spawn("allowance", |stop| async move { allowance.run(stop).await });
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
+        self.spawn("answers", |stop| async move { answers.run(&answer_store, stop).await });
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         Ok(())
     }

@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::machine::Ground;
 use crate::report::{Part, Report};
 use crate::server::{Client, Served};
-use crate::workload::{backlog, idle, long, servers, snapshot, two_step, watchers};
+use crate::workload::{backlog, idle, long, servers, snapshot, streams, two_step, watchers};
 
 /// After so long `--quick` begins nothing more; what is left of three minutes is for ending.
 const QUICK: Duration = Duration::from_secs(158);
@@ -40,7 +40,7 @@ struct Arguments {
     /// Three minutes instead of most of an hour
     #[arg(long)]
     quick: bool,
-    /// Only these workloads: a (with b), c, d, e, f, g, h
+    /// Only these workloads: a (with b), c, d, e, f, g, s, h
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Write everything into this file
@@ -118,6 +118,11 @@ impl Scale {
         self.pick(1, 4)
     }
 
+    /// For how many seconds answers of the model are looked at, and how long those take that flow.
+    pub fn stream_seconds(self) -> u64 {
+        self.pick(8, 40)
+    }
+
     /// How long a snapshot is held; in a hurry what is left of the time, up to two minutes.
     pub fn hold(self) -> Duration {
         let left = QUICK.saturating_sub(self.begun_at.elapsed());
@@ -180,13 +185,14 @@ async fn run(arguments: Arguments) -> Result<bool> {
 async fn measure(ground: &Ground, arguments: &Arguments, begun_at: Instant) -> Result<Report> {
     type Measured<'a> = LocalBoxFuture<'a, Result<Part>>;
     let scale = Scale { is_quick: arguments.quick, begun_at };
-    let workloads: [(&'static str, Measured<'_>); 7] = [
+    let workloads: [(&'static str, Measured<'_>); 8] = [
         ("a", two_step::measure(ground, scale).boxed_local()),
         ("c", idle::measure(ground, scale).boxed_local()),
         ("d", backlog::measure(ground, scale).boxed_local()),
         ("e", long::measure(ground, scale).boxed_local()),
         ("f", watchers::measure(ground, scale).boxed_local()),
         ("g", servers::measure(ground, scale).boxed_local()),
+        ("s", streams::measure(ground, scale).boxed_local()),
         // The last, since it takes what is left of the time.
         ("h", snapshot::measure(ground, scale).boxed_local()),
     ];

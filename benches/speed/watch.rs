@@ -18,7 +18,11 @@ pub async fn open(
     job_id: &str,
     after: i32,
 ) -> Result<Streaming<WatchJobResponse>> {
-    let request = WatchJobRequest { job_id: job_id.to_owned(), after_sequence: Some(after) };
+    let request = WatchJobRequest {
+        job_id: job_id.to_owned(),
+        after_sequence: Some(after),
+        ..WatchJobRequest::default()
+    };
     Ok(client.watch_job(request).await?.into_inner())
 }
 
@@ -29,7 +33,9 @@ pub async fn next(watch: &mut Streaming<WatchJobResponse>) -> Result<Event> {
         match message.content {
             Some(Content::Event(event)) => return Ok(event),
             Some(Content::Heartbeat(_)) => {}
-            Some(Content::Snapshot(_)) | None => bail!("a watch after a sequence sends events"),
+            Some(Content::Snapshot(_) | Content::OutputDelta(_)) | None => {
+                bail!("a watch after a sequence sends events")
+            }
         }
     }
 }

@@ -29,10 +29,13 @@ pub fn follow(
     client: &Client,
     job_id: &str,
     after_sequence: Option<i32>,
+    has_deltas: bool,
 ) -> mpsc::Receiver<Result<Seen, Status>> {
     let (sender, receiver) = mpsc::channel(64);
     let mut client = client.clone();
-    let mut request = WatchJobRequest { job_id: job_id.to_owned(), after_sequence };
+    let include_output_deltas = has_deltas;
+    let mut request =
+        WatchJobRequest { job_id: job_id.to_owned(), after_sequence, include_output_deltas };
     tokio::spawn(async move {
         let mut backoff = BACKOFF.0;
         loop {
@@ -71,7 +74,7 @@ async fn pass_on(
         match &message.content {
             Some(Content::Snapshot(job)) => request.after_sequence = Some(job.last_sequence),
             Some(Content::Event(event)) => request.after_sequence = Some(event.sequence),
-            Some(Content::Heartbeat(_)) | None => {}
+            Some(Content::Heartbeat(_) | Content::OutputDelta(_)) | None => {}
         }
         if sender.send(Ok(Seen::Message(Box::new(message)))).await.is_err() {
             break;
@@ -185,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watch_resumes_where_it_broke_off_without_gap_or_repeat() {
-        let mut seen = follow(&client().await, "a", None);
+        let mut seen = follow(&client().await, "a", None, false);
         let mut sequences = Vec::new();
         let mut losses = 0;
         while let Some(next) = seen.recv().await {
@@ -193,7 +196,7 @@ mod tests {
                 Seen::Message(message) => match message.content {
                     Some(Content::Snapshot(job)) => sequences.push(job.last_sequence),
                     Some(Content::Event(event)) => sequences.push(event.sequence),
-                    Some(Content::Heartbeat(_)) | None => {}
+                    Some(Content::Heartbeat(_) | Content::OutputDelta(_)) | None => {}
                 },
                 Seen::Lost(why) => {
                     losses += 1;
@@ -207,7 +210,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_server_refuses_ends_the_watch() {
-        let mut seen = follow(&client().await, "a", Some(99));
+        let mut seen = follow(&client().await, "a", Some(99), false);
         let refused = seen.recv().await.expect("an answer");
         assert!(refused.is_err_and(|status| status.code() == tonic::Code::OutOfRange));
         assert!(seen.recv().await.is_none());

@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::{
+    answer::Arriving,
     client::{ClientArgs, call_error},
     exit::Exit,
     json,
@@ -61,7 +62,9 @@ pub async fn run(args: GetArgs) -> Result<Exit> {
     }
     let wide = render::terminal_size().map_or(120, |(wide, _)| wide);
     let paint = Paint::for_stdout();
-    let view = View { job: &job, steps: &spec.steps, elapsed: None, remark: "" };
+    let arriving = Arriving::default();
+    let view =
+        View { job: &job, steps: &spec.steps, elapsed: None, arriving: &arriving, remark: "" };
     let steps = progress::frame(&view, (wide, usize::MAX), paint);
     for line in steps.into_iter().chain(details(&job, wide, paint)) {
         writeln!(out, "{line}")?;

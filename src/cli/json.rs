@@ -47,7 +47,7 @@ pub fn job(job: &Job) -> Value {
     })
 }
 
-/// One message of a watch: an object with the one key `snapshot`, `event` or `heartbeat`.
+/// One message of a watch: an object with the one key `snapshot`, `event`, `output_delta` or `heartbeat`.
 pub fn watch_message(message: &WatchJobResponse) -> Value {
     match &message.content {
         Some(watch_job_response::Content::Snapshot(snapshot)) => json!({"snapshot": job(snapshot)}),
@@ -55,6 +55,12 @@ pub fn watch_message(message: &WatchJobResponse) -> Value {
         Some(watch_job_response::Content::Heartbeat(beat)) => {
             json!({"heartbeat": {"last_sequence": beat.last_sequence}})
         }
+        Some(watch_job_response::Content::OutputDelta(delta)) => json!({"output_delta": {
+            "step": delta.step,
+            "attempt": delta.attempt,
+            "offset": delta.offset,
+            "text": delta.text,
+        }}),
         None => json!({}),
     }
 }
@@ -236,6 +242,7 @@ fn run_step(run: &RunStep) -> Value {
         "stop_sequences": run.stop_sequences,
         "on_truncated": word::truncation_policy(run.on_truncated),
         "extra_json": run.extra_json,
+        "on_interrupt": word::interrupt_policy(run.on_interrupt),
         "mode": word::run_mode(run.mode),
     })
 }

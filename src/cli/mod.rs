@@ -23,6 +23,8 @@ pub mod watch;
 
 pub mod follow;
 
+pub mod answer;
+
 pub mod progress;
 
 pub mod get;

@@ -10,12 +10,17 @@ use std::{
 };
 
 use super::{
+    answer::Arriving,
     render::{self, Paint, between, clip, local_time, money, one_line, pad, pad_left, span, width},
     word,
 };
 use crate::rpc::proto::{
     Job, JobStatus, Step, StepKind, StepState, StepStatus, Verdict, step, wait_step::Wait,
 };
+
+/// The most rows of an answer that is on its way, and what stands before each.
+const TAIL: usize = 6;
+const INDENT: &str = "      ";
 
 /// What a frame shows.
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub struct View<'a> {
     pub steps: &'a [Step],
     /// How long the current step has been at work, where that is known.
     pub elapsed: Option<Duration>,
+    /// What has arrived of the answer of the step at work.
+    pub arriving: &'a Arriving,
     /// What else is to say, such as that the server is away.
     pub remark: &'a str,
 }
@@ -36,13 +43,17 @@ pub fn frame(view: &View<'_>, (wide, high): (usize, usize), paint: Paint) -> Vec
     let wide = wide.saturating_sub(1).max(20);
     let mut lines = heading(view.job, wide, paint);
     let foot = if view.remark.is_empty() { &view.job.status_message } else { view.remark };
-    let room = high.saturating_sub(lines.len() + 4).max(1);
+    let tail = tail(view, wide, high, paint);
+    let room = high.saturating_sub(lines.len() + tail.len() + 4).max(1);
     let shown = window(view.job.steps.len(), view.job.current_step, room);
     if shown.start > 0 {
         lines.push(paint.dim(&format!("  … {} before", shown.start)));
     }
     for state in &view.job.steps[shown.clone()] {
         lines.push(row(view, state, wide, paint));
+        if state.step == view.job.current_step {
+            lines.extend_from_slice(&tail);
+        }
     }
     if shown.end < view.job.steps.len() {
         lines.push(paint.dim(&format!("  … {} after", view.job.steps.len() - shown.end)));
@@ -124,6 +135,17 @@ fn row(view: &View<'_>, state: &StepState, wide: usize, paint: Paint) -> String 
     let line = format!("{left} {}{right}", pad(&words, room));
     let line = if state.status() == StepStatus::Pending { paint.dim(&line) } else { line };
     format!("  {} {line}", symbol(view.job, state, paint))
+}
+
+/// The end of the answer that is on its way, to stand below its step; nothing where there is no room to spare.
+fn tail(view: &View<'_>, wide: usize, high: usize, paint: Paint) -> Vec<String> {
+    let mut steps = view.job.steps.iter();
+    let current = steps.find(|state| state.step == view.job.current_step);
+    if current.is_none_or(|state| state.status() != StepStatus::Active) || high < TAIL * 2 {
+        return Vec::new();
+    }
+    let rows = view.arriving.tail(view.job.current_step, TAIL, wide.saturating_sub(INDENT.len()));
+    rows.iter().map(|row| paint.dim(&format!("{INDENT}{row}"))).collect()
 }
 
 /// What the line of a step says: who decided, else what it is to do.
@@ -287,6 +309,7 @@ mod tests {
             job: &job,
             steps: &steps,
             elapsed: Some(Duration::from_millis(3_200)),
+            arriving: &Arriving::default(),
             remark: "",
         };
         frame(&view, (wide, high), Paint::plain())
@@ -324,7 +347,13 @@ mod tests {
         let (mut job, steps) = example();
         job.steps = (1..=50).map(|step| StepState { step, ..job.steps[0].clone() }).collect();
         job.current_step = 25;
-        let view = View { job: &job, steps: &steps, elapsed: None, remark: "away" };
+        let view = View {
+            job: &job,
+            steps: &steps,
+            elapsed: None,
+            arriving: &Arriving::default(),
+            remark: "away",
+        };
         let lines = frame(&view, (80, 12), Paint::plain());
         assert!(lines.len() < 12, "{lines:#?}");
         assert!(lines[2].starts_with("  … ") && lines.last().is_some_and(|line| line == "  away"));
@@ -339,7 +368,13 @@ mod tests {
             comment: "太\n长".to_owned(),
             ..Default::default()
         });
-        let view = View { job: &job, steps: &steps, elapsed: None, remark: "" };
+        let view = View {
+            job: &job,
+            steps: &steps,
+            elapsed: None,
+            arriving: &Arriving::default(),
+            remark: "",
+        };
         let lines = frame(&view, (80, 24), Paint::plain());
         assert!(lines[3].contains("rejected by …0100: 太 长"), "{lines:#?}");
     }

@@ -225,7 +225,7 @@ fn is_control(c: char) -> bool {
 
 /// Unicode's East Asian Width in the ranges that terminals follow: wide and full-width take two cells,
 /// combining marks and joiners none.
-fn char_width(c: char) -> usize {
+pub fn char_width(c: char) -> usize {
     match c {
         '\u{0300}'..='\u{036f}'
         | '\u{0e31}'

@@ -98,6 +98,8 @@ struct Run {
     #[serde(deserialize_with = "on_truncated")]
     on_truncated: i32,
     extra_json: String,
+    #[serde(deserialize_with = "on_interrupt")]
+    on_interrupt: i32,
     #[serde(deserialize_with = "mode")]
     mode: i32,
 }
@@ -187,6 +189,13 @@ fn on_truncated<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     })
 }
 
+fn on_interrupt<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
+    let word = String::deserialize(from)?;
+    word::find_interrupt_policy(&word).map(|policy| policy as i32).ok_or_else(|| {
+        D::Error::custom(format!("`{word}` is not a policy; use restart or continue"))
+    })
+}
+
 fn mode<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     let word = String::deserialize(from)?;
     word::find_run_mode(&word)
@@ -261,6 +270,7 @@ impl From<Run> for RunStep {
             stop_sequences: run.stop_sequences,
             on_truncated: run.on_truncated,
             extra_json: run.extra_json,
+            on_interrupt: run.on_interrupt,
             mode: run.mode,
         }
     }

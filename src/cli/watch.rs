@@ -1,7 +1,7 @@
 //! `longhaul watch`: follows a job to its end.
 //!
 //! In comes a job's id; out goes, on a terminal, a display that is drawn in place, elsewhere one line an event, and
-//! with `--json` one JSON object a message.
+//! with `--json` one JSON object a message. The text of answers is shown as it arrives, where that is asked for.
 //! When the server goes away the watch resumes after the last sequence it saw, so nothing is lost or told twice.
 
 use std::{
@@ -15,15 +15,18 @@ use clap::Args;
 use prost_types::Timestamp;
 
 use super::{
+    answer::Arriving,
     client::{self, Client, ClientArgs, call_error, is_passing},
     exit::Exit,
     follow::{Seen, follow},
     json,
     progress::{self, Screen, View},
-    render::{self, Paint, local_time, one_line, pad},
+    render::{self, Paint, harmless, local_time, one_line, pad},
     word,
 };
-use crate::rpc::proto::{Event, Job, JobStatus, StepStatus, watch_job_response::Content};
+use crate::rpc::proto::{
+    Event, Job, JobStatus, OutputDelta, StepStatus, watch_job_response::Content,
+};
 
 /// How often a live display looks at the clock.
 const FRAME: Duration = Duration::from_millis(100);
@@ -36,6 +39,9 @@ pub struct WatchArgs {
     /// Tell the events after this sequence, as lines; 0 tells all
     #[arg(long, value_name = "SEQUENCE")]
     after: Option<i32>,
+    /// Also tell the text of answers as it arrives; a live display always shows the end of it
+    #[arg(long)]
+    output: bool,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -57,21 +63,40 @@ pub enum Form {
         /// The job was submitted a moment ago, so what is at work has only just begun.
         is_new: bool,
     },
-    /// One line an event, those after this sequence.
-    Lines(i32),
+    /// One line an event.
+    Lines {
+        /// Only those after this sequence.
+        after: i32,
+        /// Between them the text of answers.
+        output: bool,
+    },
     /// One JSON object a message, a snapshot first unless a sequence is given.
-    Json(Option<i32>),
+    Json {
+        /// Only events after this sequence.
+        after: Option<i32>,
+        /// Also the pieces of answers.
+        output: bool,
+    },
 }
 
 impl Form {
     /// The form that stdout can take.
     pub fn for_stdout(json: bool, after: Option<i32>, is_new: bool) -> Self {
         if json {
-            Self::Json(after)
+            Self::Json { after, output: false }
         } else if after.is_none() && io::stdout().is_terminal() {
             Self::Live { is_new }
         } else {
-            Self::Lines(after.unwrap_or(0))
+            Self::Lines { after: after.unwrap_or(0), output: false }
+        }
+    }
+
+    /// The same with the text of answers.
+    fn with_output(self) -> Self {
+        match self {
+            Self::Live { is_new } => Self::Live { is_new },
+            Self::Lines { after, .. } => Self::Lines { after, output: true },
+            Self::Json { after, .. } => Self::Json { after, output: true },
         }
     }
 }
@@ -80,6 +105,7 @@ impl Form {
 pub async fn run(args: WatchArgs) -> Result<Exit> {
     let mut client = args.client.connect().await?;
     let form = Form::for_stdout(args.client.json, args.after, false);
+    let form = if args.output { form.with_output() } else { form };
     let status = show(&mut client, &args.job, Until::Ended, form).await?;
     Ok(Exit::of_job(status))
 }
@@ -93,8 +119,8 @@ pub async fn show(
 ) -> Result<JobStatus> {
     match form {
         Form::Live { is_new } => live(client, job_id, until, is_new).await,
-        Form::Lines(after) => lines(client, job_id, until, after).await,
-        Form::Json(after) => messages(client, job_id, until, after).await,
+        Form::Lines { after, output } => lines(client, job_id, until, after, output).await,
+        Form::Json { after, output } => messages(client, job_id, until, after, output).await,
     }
 }
 
@@ -108,16 +134,31 @@ impl Until {
     }
 }
 
-/// One line an event.
-async fn lines(client: &Client, job_id: &str, until: Until, after: i32) -> Result<JobStatus> {
-    let mut seen = follow(client, job_id, Some(after));
+/// One line an event, and between them the text of answers, if that is wanted.
+async fn lines(
+    client: &Client,
+    job_id: &str,
+    until: Until,
+    after: i32,
+    output: bool,
+) -> Result<JobStatus> {
+    let mut seen = follow(client, job_id, Some(after), output);
     let mut status = None;
     let mut was_lost = false;
+    let mut prose = Prose::default();
     while let Some(next) = seen.recv().await {
         match next.map_err(call_error)? {
             Seen::Message(message) => {
                 was_lost = false;
-                let Some(Content::Event(event)) = message.content else { continue };
+                let event = match message.content {
+                    Some(Content::Event(event)) => event,
+                    Some(Content::OutputDelta(piece)) => {
+                        prose.tell(&piece)?;
+                        continue;
+                    }
+                    Some(Content::Snapshot(_) | Content::Heartbeat(_)) | None => continue,
+                };
+                prose.end(&event)?;
                 writeln!(io::stdout(), "{}", event_line(&event))?;
                 status = Some(event.status());
                 if until.is_reached(event.status()) && until == Until::StandsStill {
@@ -140,8 +181,9 @@ async fn messages(
     job_id: &str,
     until: Until,
     after: Option<i32>,
+    output: bool,
 ) -> Result<JobStatus> {
-    let mut seen = follow(client, job_id, after);
+    let mut seen = follow(client, job_id, after, output);
     let mut status = None;
     while let Some(next) = seen.recv().await {
         match next.map_err(call_error)? {
@@ -150,7 +192,7 @@ async fn messages(
                 status = match &message.content {
                     Some(Content::Snapshot(job)) => Some(job.status()),
                     Some(Content::Event(event)) => Some(event.status()),
-                    Some(Content::Heartbeat(_)) | None => status,
+                    Some(Content::Heartbeat(_) | Content::OutputDelta(_)) | None => status,
                 };
                 if until == Until::StandsStill && status.is_some_and(|s| until.is_reached(s)) {
                     break;
@@ -176,7 +218,8 @@ async fn live(client: &mut Client, job_id: &str, until: Until, is_new: bool) -> 
     let reply = client::get_job(client, job_id, true).await.map_err(call_error)?;
     let steps = reply.spec.unwrap_or_default().steps;
     let mut job = reply.job.unwrap_or_default();
-    let mut seen = follow(client, job_id, Some(job.last_sequence));
+    let mut seen = follow(client, job_id, Some(job.last_sequence), true);
+    let mut arriving = Arriving::default();
     let mut clock = StepClock::attached_to(&job, is_new);
     let mut screen = Screen::open()?;
     let paint = Paint::for_stdout();
@@ -190,7 +233,8 @@ async fn live(client: &mut Client, job_id: &str, until: Until, is_new: bool) -> 
             is_stale = false;
             clock.look_at(&job);
         }
-        let view = View { job: &job, steps: &steps, elapsed: clock.elapsed(&job), remark: &remark };
+        let elapsed = clock.elapsed(&job);
+        let view = View { job: &job, steps: &steps, elapsed, arriving: &arriving, remark: &remark };
         let size = render::terminal_size().unwrap_or((80, 24));
         screen.draw(progress::frame(&view, size, paint), size.0)?;
         if !is_stale && (has_ended || until.is_reached(job.status())) {
@@ -198,8 +242,16 @@ async fn live(client: &mut Client, job_id: &str, until: Until, is_new: bool) -> 
         }
         tokio::select! {
             next = seen.recv(), if !has_ended => match next.transpose().map_err(call_error)? {
-                Some(Seen::Message(_)) => {
+                Some(Seen::Message(message)) => {
                     remark.clear();
+                    match message.content {
+                        Some(Content::OutputDelta(piece)) => {
+                            arriving.take(&piece);
+                            continue;
+                        }
+                        Some(Content::Event(event)) => arriving.hear(&event),
+                        Some(Content::Snapshot(_) | Content::Heartbeat(_)) | None => {}
+                    }
                     is_stale = true;
                 }
                 Some(Seen::Lost(why)) => remark = why,
@@ -219,6 +271,40 @@ async fn refreshed(client: &mut Client, job_id: &str) -> Result<Option<Job>> {
         Ok(reply) => Ok(reply.job),
         Err(status) if is_passing(&status) => Ok(None),
         Err(status) => Err(call_error(status)),
+    }
+}
+
+/// The text of answers between the lines of events.
+#[derive(Default)]
+struct Prose {
+    arriving: Arriving,
+    is_within_a_line: bool,
+}
+
+impl Prose {
+    /// Tells what is new in a piece; to a terminal without what could command it.
+    fn tell(&mut self, piece: &OutputDelta) -> Result<()> {
+        let new = self.arriving.take(piece);
+        let mut out = io::stdout().lock();
+        if out.is_terminal() {
+            out.write_all(harmless(new).as_bytes())?;
+        } else {
+            out.write_all(new.as_bytes())?;
+        }
+        out.flush()?;
+        if let Some(last) = new.chars().last() {
+            self.is_within_a_line = last != '\n';
+        }
+        Ok(())
+    }
+
+    /// Comes to the end of the line, so that an event begins one.
+    fn end(&mut self, event: &Event) -> Result<()> {
+        self.arriving.hear(event);
+        if std::mem::take(&mut self.is_within_a_line) {
+            writeln!(io::stdout())?;
+        }
+        Ok(())
     }
 }
 

@@ -4,8 +4,8 @@
 //! A number this build does not know is told as that number; both the short word and the full name are read.
 
 use crate::rpc::proto::{
-    ContextMode, Delivery, Door, Effort, EventKind, JobStatus, NoticeKind, RunMode, StepKind,
-    StepStatus, TimeoutPolicy, TruncationPolicy, Verdict,
+    ContextMode, Delivery, Door, Effort, EventKind, InterruptPolicy, JobStatus, NoticeKind,
+    RunMode, StepKind, StepStatus, TimeoutPolicy, TruncationPolicy, Verdict,
 };
 
 macro_rules! words {
@@ -48,6 +48,7 @@ words! {
     timeout_policy TimeoutPolicy "TIMEOUT_POLICY_" "a timeout policy";
     effort Effort "EFFORT_" "an effort";
     truncation_policy TruncationPolicy "TRUNCATION_POLICY_" "a truncation policy";
+    interrupt_policy InterruptPolicy "INTERRUPT_POLICY_" "an interrupt policy";
     run_mode RunMode "RUN_MODE_" "a run mode";
 }
 
@@ -57,6 +58,7 @@ readers! {
     find_timeout_policy TimeoutPolicy "TIMEOUT_POLICY_" "a timeout policy";
     find_effort Effort "EFFORT_" "an effort";
     find_truncation_policy TruncationPolicy "TRUNCATION_POLICY_" "a truncation policy";
+    find_interrupt_policy InterruptPolicy "INTERRUPT_POLICY_" "an interrupt policy";
     find_run_mode RunMode "RUN_MODE_" "a run mode";
 }
 

@@ -27,6 +27,7 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         (&[("LONGHAUL_DAILY_BUDGET_USD", "$5")], "LONGHAUL_DAILY_BUDGET_USD must be a plain"),
         (&[("LONGHAUL_DAILY_BUDGET_USD", "0")], "LONGHAUL_DAILY_BUDGET_USD must be more than 0"),
         (&[("LONGHAUL_MODEL", "claude sonnet")], "LONGHAUL_MODEL must be a model's id"),
+        (&[("LONGHAUL_MODEL_STREAMS", "0")], "LONGHAUL_MODEL_STREAMS must be a number from 1"),
         (&[("LONGHAUL_REQUESTS_MAX", "0")], "LONGHAUL_REQUESTS_MAX must be a number from 1"),
         (&[("LONGHAUL_DATABASE_DIRECT_URL", "host")], "LONGHAUL_DATABASE_DIRECT_URL must name"),
         (&[("LONGHAUL_PUBLIC_URL", "ftp://u:s3cret@host")], "LONGHAUL_PUBLIC_URL must be a plain"),

@@ -10,14 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use super::money::Usd;
 use super::submission::{
-    ContextMode, Effort, RunMode, TimeoutPolicy, TruncationPolicy, UserLocation,
+    ContextMode, Effort, InterruptPolicy, RunMode, TimeoutPolicy, TruncationPolicy, UserLocation,
 };
+use super::template::{Name, Template};
 
 /// The newest version of the shape below that this server understands.
 ///
 /// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
-/// fields and a place to search from, and jobs with a budget; 3 has run steps that are asked in a
-/// batch, and approvals that can be edited or sent back.
+/// fields and a place to search from, and jobs with a budget; 3 has run steps that are asked in a batch, go on with a
+/// broken answer or have a place for feedback, and approvals that can be edited or sent back.
 pub const VERSION: i32 = 3;
 
 /// A job with every default filled in.
@@ -114,6 +115,9 @@ pub struct RunOptions {
     /// Further fields of the provider's request, a JSON object as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_json: Option<String>,
+    /// What becomes of an answer that was broken off.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_interrupt: InterruptPolicy,
     /// How the question gets to the model.
     #[serde(skip_serializing_if = "is_default")]
     pub mode: RunMode,
@@ -179,13 +183,13 @@ pub enum WaitSpec {
 impl Spec {
     /// The oldest version that can say all of it: a server of the release before runs what it understands.
     pub fn version(&self) -> i32 {
-        let steps = self.steps.iter().map(|step| match &step.work {
+        let of_steps = self.steps.iter().map(|step| match &step.work {
             Work::Run(run) => run.version(),
             Work::Approval(approval) if approval.options != ApprovalOptions::default() => 3,
             Work::Approval(_) | Work::Wait(_) => 1,
         });
-        let job = if self.budget_usd.is_some() { 2 } else { 1 };
-        steps.max().unwrap_or(1).max(job)
+        let of_budget = if self.budget_usd.is_some() { 2 } else { 1 };
+        of_steps.max().unwrap_or(1).max(of_budget)
     }
 
     /// The step of this number, counted from 1.
@@ -221,9 +225,20 @@ impl Spec {
 }
 
 impl RunSpec {
+    /// Whether its prompt says where what is wanted changed goes.
+    pub fn has_place_for_feedback(&self) -> bool {
+        // Most do not, and need not be read for that.
+        self.prompt.contains("feedback")
+            && Template::parse(&self.prompt)
+                .is_ok_and(|template| template.names().any(|name| *name == Name::Feedback))
+    }
+
+    /// The oldest version that can say all of it.
     fn version(&self) -> i32 {
         let location = self.web_search.as_ref().and_then(|search| search.user_location.as_ref());
-        if self.options.mode != RunMode::default() {
+        let RunOptions { on_interrupt, mode, .. } = &self.options;
+        let is_new = *on_interrupt != InterruptPolicy::default() || *mode != RunMode::default();
+        if is_new || self.has_place_for_feedback() {
             3
         } else if self.options != RunOptions::default() || location.is_some() {
             2

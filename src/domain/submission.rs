@@ -88,6 +88,8 @@ pub struct RunStep {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     pub extra_json: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_interrupt: Option<InterruptPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<RunMode>,
 }
 
@@ -149,6 +151,19 @@ pub enum TruncationPolicy {
 }
 
 impl Word for TruncationPolicy {}
+
+/// What the next attempt does with what there is of an answer that was broken off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterruptPolicy {
+    /// It asks anew.
+    #[default]
+    Restart,
+    /// The model is asked to go on from it.
+    Continue,
+}
+
+impl Word for InterruptPolicy {}
 
 /// How a run step's question gets to the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -224,7 +224,7 @@ impl Batcher {
         &self,
         batch: &DueBatch,
         provider_id: &str,
-        mut results: Results,
+        mut results: Results<'_>,
     ) -> Result<(), BatchError> {
         let (mut answers, mut bytes) = (HashMap::new(), 0);
         let on = batch.created_at.date_naive();

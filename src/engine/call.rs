@@ -2,7 +2,8 @@
 //!
 //! Every request has its row in the ledger before it leaves: the first was written with the attempt, each further
 //! one is written together with the end of the one before. The end of the last is stored with the attempt's own.
-//! What has arrived is kept every few seconds, so that the ledger knows it if this process dies.
+//! What has arrived is shown to whoever listens, and kept every few seconds, so that the ledger knows it if this process
+//! dies. It is always the whole of the answer so far, also of one that is made by several calls.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
 use super::allowance::Reserved;
+use super::answer::Place;
 use super::step::{Ended, Steps, a_few_times};
 use crate::domain::id::CallId;
 use crate::domain::job::{Reason, StepResult};
@@ -38,17 +40,20 @@ impl Steps {
         call: Call,
         abort: &CancellationToken,
     ) -> Result<(Ended, CallEnd), (StoreError, CallEnd)> {
-        let (mut call, mut answer, mut cost) = (call, None::<Reply>, Some(Usd::ZERO));
-        let mut call_id = CallId::first_of(job.lease.attempt_id);
         let since = Instant::now();
+        let (mut call, mut cost) = (call, Some(Usd::ZERO));
+        let mut answer = self.take_up(job, &mut call, abort).await?;
+        let mut call_id = CallId::first_of(job.lease.attempt_id);
+        let asking = self.answers.begin(&job.key, Place::of(&job.state));
         let now =
             || job.state.updated_at + TimeDelta::from_std(since.elapsed()).unwrap_or_default();
-        loop {
+        Ok(loop {
             let (pass, reserved) = match self.let_out(job, &call, call_id, now(), abort).await? {
                 Ok(let_out) => let_out,
-                Err(ended) => return Ok((*ended, CallEnd::Unsent(call_id))),
+                Err(ended) => break (*ended, CallEnd::Unsent(call_id)),
             };
-            let partial = Partial::default();
+            let begun = answer.as_ref().map_or("", |begun| &begun.text);
+            let partial = asking.partial(begun);
             let asked = tokio::select! {
                 asked = self.model.ask(&call, &partial) => Some(asked),
                 () = abort.cancelled() => None,
@@ -56,19 +61,20 @@ impl Steps {
             };
             tell_gate(&pass, now(), asked.as_ref());
             drop(pass);
+            let settle = |settlement| CallEnd::Settled(call_id, settlement);
             match asked {
                 None => {
                     let cut_short = self.cut_short(job, &call, &partial, None, reserved);
-                    return Ok((Ended::Aborted, CallEnd::Settled(call_id, cut_short)));
+                    break (Ended::Aborted, settle(cut_short));
                 }
                 // Without a key nothing is sent.
                 Some(Err(error)) if error.reason == Reason::ProviderUnconfigured => {
                     reserved.unsent();
-                    return Ok((Ended::Erred(error), CallEnd::Unsent(call_id)));
+                    break (Ended::Erred(error), CallEnd::Unsent(call_id));
                 }
                 Some(Err(error)) => {
-                    let cut_short = self.cut_short(job, &call, &partial, Some(&error), reserved);
-                    return Ok((Ended::Erred(error), CallEnd::Settled(call_id, cut_short)));
+                    let end = settle(self.cut_short(job, &call, &partial, Some(&error), reserved));
+                    break (Ended::Erred(error), end);
                 }
                 Some(Ok(reply)) => {
                     let spent = self.price(job, &reply);
@@ -76,29 +82,30 @@ impl Steps {
                     cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
                     let mut settled = answered(&reply, spent);
                     reserved.settle(&settled);
-                    let before = answer.as_ref().map_or("", |begun| &begun.text);
-                    let then = call.then(before, &reply);
+                    let then = call.then(begun, &reply);
                     let whole = match answer.take() {
                         Some(begun) => begun.followed_by(reply),
                         None => reply,
                     };
                     match then {
                         Then::Done => {
-                            let end = CallEnd::Settled(call_id, settled);
-                            return Ok((Ended::Succeeded(result(whole, cost)), end));
+                            break (Ended::Succeeded(result(whole, cost)), settle(settled));
                         }
                         Then::Fail(error) => {
                             // It was paid for, and no checkpoint will have it.
                             settled.partial_output = Some(whole.text);
-                            return Ok((Ended::Erred(error), CallEnd::Settled(call_id, settled)));
+                            break (Ended::Erred(error), settle(settled));
                         }
-                        Then::GoOn(next) => (call, answer) = (*next, Some(whole)),
+                        Then::GoOn(next) => {
+                            // Whoever goes on with it may die before anything more of it is kept.
+                            settled.partial_output = some_text(&whole.text);
+                            (call, answer) = (*next, Some(whole));
+                        }
                     }
-                    let end = CallEnd::Settled(call_id, settled);
-                    call_id = self.begin_further(job, end, &call, abort).await?;
+                    call_id = self.begin_further(job, settle(settled), &call, abort).await?;
                 }
             }
-        }
+        })
     }
 
     /// Lets a call leave, or says how the attempt ends without it.
@@ -179,14 +186,16 @@ impl Steps {
     }
 
     /// Keeps what has arrived of an answer, so that it is not lost with this process.
+    ///
+    /// What was there before the call is kept with the calls that brought it.
     async fn note(&self, job: &Claimed, call_id: CallId, partial: &Partial) -> Infallible {
-        let mut noted = 0;
+        let mut noted = partial.begun_len();
         loop {
             tokio::time::sleep(NOTE).await;
-            let text = partial.seen().text;
-            if text.len() == noted {
+            if partial.text_len() == noted {
                 continue;
             }
+            let text = partial.seen().text;
             match self.store.note_partial(&job.key, call_id, &text).await {
                 Ok(()) => noted = text.len(),
                 Err(error) => {
@@ -208,7 +217,7 @@ impl Steps {
         }
     }
 
-    /// What is known of a call that was dropped or failed.
+    /// What is known of a call that was dropped or failed; its text only if it brought any.
     fn cut_short(
         &self,
         job: &Claimed,
@@ -230,7 +239,7 @@ impl Steps {
                 .and_then(|error| error.request_id.clone())
                 .or(seen.request_id),
             error: error.map(|error| error.message.to_string()),
-            partial_output: Some(seen.text).filter(|text| !text.is_empty()),
+            partial_output: Some(seen.text).filter(|text| text.len() > partial.begun_len()),
         };
         reserved.settle(&settled);
         settled
@@ -240,6 +249,11 @@ impl Steps {
         let on = job.state.updated_at.date_naive();
         self.model.find_cost(&reply.model, &reply.usage, reply.tier, on)
     }
+}
+
+/// A text, if there is any.
+fn some_text(text: &str) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// Lets other calls to the model know how this one went.

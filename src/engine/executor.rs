@@ -19,6 +19,7 @@ use tracing::{Instrument as _, Level, event};
 
 use super::EngineSettings;
 use super::allowance::Allowance;
+use super::answer::Answers;
 use super::lease::LeaseKeeper;
 use super::step::{After, Steps};
 use crate::domain::id::{CallId, JobKey};
@@ -89,13 +90,21 @@ impl Executor {
         };
         let allowance = Allowance::new(store.clone(), &settings);
         let linger = settings.batch.linger;
-        let steps = Steps { store: store.clone(), model, lease: lease.clone(), linger, allowance };
+        let answers = Answers::default();
+        let lease_kept = lease.clone();
+        let steps =
+            Steps { store: store.clone(), model, lease: lease_kept, linger, allowance, answers };
         Self { store, steps, settings, lease, stop, inner: Arc::new(inner) }
     }
 
     /// What its calls are paid from.
     pub fn allowance(&self) -> &Allowance {
         &self.steps.allowance
+    }
+
+    /// The answers that arrive in its calls.
+    pub fn answers(&self) -> &Answers {
+        &self.steps.answers
     }
 
     /// Claims and runs until told to stop, then lets steps finish, gives back what did not, and signs off.

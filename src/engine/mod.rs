@@ -19,7 +19,12 @@ mod call;
 mod batch;
 
 pub mod allowance;
+
 pub mod batcher;
+
+mod interrupt;
+
+pub mod answer;
 
 pub mod sweeper;
 

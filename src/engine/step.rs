@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
 use super::allowance::{Allowance, PutOff};
+use super::answer::Answers;
 use super::lease::LeaseKeeper;
 use crate::domain::decide::Round;
 use crate::domain::id::{AttemptId, CallId};
@@ -38,6 +39,7 @@ pub(super) struct Steps {
     /// How long a question waits for others to leave with it.
     pub(super) linger: Duration,
     pub(super) allowance: Allowance,
+    pub(super) answers: Answers,
 }
 
 /// What comes after an attempt.

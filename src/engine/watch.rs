@@ -3,6 +3,7 @@
 //! What it waits for comes from the store, which wakes by job and looks once a second for all who wait.
 
 use super::Engine;
+use super::answer::Listening;
 use crate::domain::id::JobKey;
 use crate::store::StoreError;
 use crate::store::event::History;
@@ -55,5 +56,10 @@ impl Engine {
     /// The changes of a job from now on.
     pub fn changes(&self, key: &JobKey) -> Changes {
         Changes(self.store.follow(key))
+    }
+
+    /// The answers of a job from now on, as they arrive.
+    pub fn listen(&self, key: &JobKey) -> Listening {
+        self.executor.answers().listen(key)
     }
 }

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{Method, Request, Response, StatusCode};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -132,13 +132,15 @@ impl Model {
         let body = serde_json::to_vec(&body).expect("texts and raw JSON always serialise");
         let request = self.post(&self.inner.url, body);
         let mut patience = Patience::new(call);
-        let sent = patience.wait(request.send()).await?;
-        let response = sent.map_err(|error| {
+        let sent = patience.wait(self.inner.pool.send(request)).await?;
+        // It keeps its place in the connection for as long as it is read.
+        let mut answer = sent.map_err(|error| {
             ModelError::transport("the model provider could not be reached", error)
         })?;
+        let response = &mut answer.response;
         let request_id = text_header(response.headers(), "request-id").map(without_nul);
         partial.update(|seen| seen.request_id.clone_from(&request_id));
-        if !is_event_stream(&response) {
+        if !is_event_stream(response) {
             return Err(refusal(response, &patience).await);
         }
         let mut accumulator = Accumulator::new(partial.clone(), request_id);
@@ -160,17 +162,23 @@ struct Counted {
 
 impl Model {
     /// A request that sends JSON.
-    pub(super) fn post(&self, url: &reqwest::Url, body: Vec<u8>) -> RequestBuilder {
-        let request = self.signed(self.inner.client.post(url.clone()));
-        request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body)
+    pub(super) fn post(&self, url: &reqwest::Url, body: Vec<u8>) -> Request {
+        let mut request = self.signed(Method::POST, url.clone());
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        *request.body_mut() = Some(body.into());
+        request
     }
 
-    /// The request with who asks, and in which version of the API.
-    pub(super) fn signed(&self, mut request: RequestBuilder) -> RequestBuilder {
+    /// A request that says who asks, and in which version of the API.
+    pub(super) fn signed(&self, method: Method, url: reqwest::Url) -> Request {
+        let mut request = Request::new(method, url);
+        let headers = request.headers_mut();
         if let Some(key) = &self.inner.api_key {
-            request = request.header("x-api-key", key);
+            headers.insert("x-api-key", key.clone());
         }
-        request.header("anthropic-version", &self.inner.version)
+        headers.insert("anthropic-version", self.inner.version.clone());
+        request
     }
 
     /// How many tokens the prompt of a call has, or at the most.
@@ -182,9 +190,8 @@ impl Model {
         if !self.is_configured() {
             return most;
         }
-        let request = self.post(&self.inner.count_url, body).timeout(LONGEST_COUNT);
-        let counted = async { request.send().await?.error_for_status()?.json::<Counted>().await };
-        match counted.await {
+        let request = self.post(&self.inner.count_url, body);
+        match self.inner.pool.fetch::<Counted>(request, LONGEST_COUNT).await {
             Ok(counted) => counted.input_tokens.max(0),
             Err(error) => {
                 tracing::debug!(
@@ -312,7 +319,7 @@ fn is_event_stream(response: &Response) -> bool {
 }
 
 /// Reads why there is no stream; a body that breaks off leaves the status and the headers to judge by.
-async fn refusal(mut response: Response, patience: &Patience) -> ModelError {
+async fn refusal(response: &mut Response, patience: &Patience) -> ModelError {
     let mut body = Vec::new();
     while body.len() < LONGEST_ERROR_BYTES {
         match patience.wait(response.chunk()).await {
@@ -324,7 +331,7 @@ async fn refusal(mut response: Response, patience: &Patience) -> ModelError {
 }
 
 async fn listen(
-    mut response: Response,
+    response: &mut Response,
     accumulator: &mut Accumulator,
     patience: &mut Patience,
 ) -> Result<(), ModelError> {
@@ -351,7 +358,7 @@ async fn listen(
 }
 
 /// Only a connection whose answer was read to its end can carry another call.
-async fn read_to_the_end(mut response: Response) {
+async fn read_to_the_end(response: &mut Response) {
     let end = async { while let Ok(Some(_)) = response.chunk().await {} };
     // Whether it comes or not: the answer is whole.
     let _ = timeout(LONGEST_END, end).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use reqwest::header::HeaderMap;
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::anthropic::Body;
 use super::error::ModelError;
+use super::pool::Answer;
 use super::stream::Accumulator;
 use super::usage::UsageReport;
 use super::{Call, Model, Reply};
@@ -105,8 +106,9 @@ struct Served {
 }
 
 /// The results of a batch, read one by one.
-pub struct Results {
-    response: Response,
+pub struct Results<'m> {
+    /// Keeps its place in the connection for as long as it is read.
+    answer: Answer<'m>,
     /// What has come and is not read yet; the last of it may be half a line.
     pending: VecDeque<u8>,
     /// So much of it is known to have no end of a line.
@@ -135,9 +137,10 @@ impl Model {
                 .expect("a String takes every write");
         }
         body.push_str("]}");
-        let request = self.post(&self.inner.batches_url, body.into_bytes()).timeout(LONGEST_ORDER);
-        let made = match request.send().await {
-            Ok(response) => read::<ProviderBatch>(response).await,
+        let mut request = self.post(&self.inner.batches_url, body.into_bytes());
+        *request.timeout_mut() = Some(LONGEST_ORDER);
+        let made = match self.inner.pool.send(request).await {
+            Ok(answer) => read::<ProviderBatch>(answer.response).await,
             // Nothing has left.
             Err(error) if error.is_connect() || error.is_builder() => {
                 return Err(NotOrdered::Refused(unreachable(error)));
@@ -155,7 +158,7 @@ impl Model {
 
     /// A batch as it is now; none if the provider does not know it, or not yet.
     pub async fn find_batch(&self, id: &str) -> Result<Option<ProviderBatch>, ModelError> {
-        let found = self.look(self.inner.client.get(self.batch_url(&[id]))).await;
+        let found = self.look(Method::GET, self.batch_url(&[id])).await;
         match found {
             Err((Some(StatusCode::NOT_FOUND), _)) => Ok(None),
             found => found.map(Some).map_err(|(_, error)| error),
@@ -164,8 +167,8 @@ impl Model {
 
     /// Has the provider stop working on a batch; what is done by then stays done, and paid.
     pub async fn cancel_batch(&self, id: &str) -> Result<(), ModelError> {
-        let request = self.inner.client.post(self.batch_url(&[id, "cancel"]));
-        let canceled = self.look::<ProviderBatch>(request).await;
+        let url = self.batch_url(&[id, "cancel"]);
+        let canceled = self.look::<ProviderBatch>(Method::POST, url).await;
         canceled.map(|_| ()).map_err(|(_, error)| error)
     }
 
@@ -182,8 +185,7 @@ impl Model {
             if let Some(after) = &after {
                 url.query_pairs_mut().append_pair("after_id", after);
             }
-            let page: Page =
-                self.look(self.inner.client.get(url)).await.map_err(|(_, error)| error)?;
+            let page: Page = self.look(Method::GET, url).await.map_err(|(_, error)| error)?;
             let is_last = !page.has_more || page.data.iter().any(|batch| batch.created_at < since);
             batches.extend(page.data.into_iter().filter(|batch| batch.created_at >= since));
             after = page.last_id.filter(|_| !is_last);
@@ -194,14 +196,14 @@ impl Model {
     }
 
     /// The results of a batch that has ended; none if the provider does not find them, or not yet.
-    pub async fn batch_results(&self, id: &str) -> Result<Option<Results>, ModelError> {
-        let request = self.signed(self.inner.client.get(self.batch_url(&[id, "results"])));
-        let response = timeout(LONGEST_LOOK, request.send()).await.map_err(|_elapsed| silent())?;
-        let response = response.map_err(unreachable)?;
-        if response.status().is_success() {
-            return Ok(Some(Results::new(response)));
+    pub async fn batch_results(&self, id: &str) -> Result<Option<Results<'_>>, ModelError> {
+        let request = self.signed(Method::GET, self.batch_url(&[id, "results"]));
+        let sent = timeout(LONGEST_LOOK, self.inner.pool.send(request)).await;
+        let answer = sent.map_err(|_elapsed| silent())?.map_err(unreachable)?;
+        if answer.response.status().is_success() {
+            return Ok(Some(Results::new(answer)));
         }
-        match read::<serde::de::IgnoredAny>(response).await {
+        match read::<serde::de::IgnoredAny>(answer.response).await {
             Err((Some(StatusCode::NOT_FOUND), _)) => Ok(None),
             Err((_, error)) => Err(error),
             Ok(_ignored) => Err(silent()),
@@ -239,10 +241,14 @@ impl Model {
 
     async fn look<T: for<'de> Deserialize<'de>>(
         &self,
-        request: RequestBuilder,
+        method: Method,
+        url: reqwest::Url,
     ) -> Result<T, (Option<StatusCode>, ModelError)> {
-        let sent = self.signed(request).timeout(LONGEST_LOOK).send().await;
-        read(sent.map_err(|error| (None, unreachable(error)))?).await
+        let mut request = self.signed(method, url);
+        *request.timeout_mut() = Some(LONGEST_LOOK);
+        let sent = self.inner.pool.send(request).await;
+        let answer = sent.map_err(|error| (None, unreachable(error)))?;
+        read(answer.response).await
     }
 
     fn batch_url(&self, segments: &[&str]) -> reqwest::Url {
@@ -254,9 +260,9 @@ impl Model {
     }
 }
 
-impl Results {
-    fn new(response: Response) -> Self {
-        Self { response, pending: VecDeque::new(), searched: 0, is_over: false }
+impl<'m> Results<'m> {
+    fn new(answer: Answer<'m>) -> Self {
+        Self { answer, pending: VecDeque::new(), searched: 0, is_over: false }
     }
 
     /// The next result; none after the last.
@@ -282,7 +288,7 @@ impl Results {
                 let message = "the model provider sent more than an answer can hold";
                 return Err(ModelError::unavailable(message));
             }
-            let chunk = timeout(LONGEST_SILENCE, self.response.chunk()).await;
+            let chunk = timeout(LONGEST_SILENCE, self.answer.response.chunk()).await;
             match chunk.map_err(|_elapsed| silent())?.map_err(unreachable)? {
                 Some(chunk) => self.pending.extend(&chunk),
                 None => self.is_over = true,

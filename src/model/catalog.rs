@@ -8,6 +8,7 @@ use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -171,9 +172,8 @@ impl Model {
         if let Some(after) = after {
             url.query_pairs_mut().append_pair("after_id", after);
         }
-        let request = self.signed(self.inner.client.get(url)).timeout(LONGEST_LIST);
-        let page = async { request.send().await?.error_for_status()?.json().await };
-        page.await.map_err(reqwest::Error::without_url)
+        let page = self.inner.pool.fetch(self.signed(Method::GET, url), LONGEST_LIST).await;
+        page.map_err(reqwest::Error::without_url)
     }
 }
 

@@ -9,6 +9,10 @@ pub mod prompt;
 
 mod call;
 
+mod client;
+
+mod pool;
+
 mod anthropic;
 
 mod sse;
@@ -42,15 +46,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDate, Utc};
+use reqwest::ClientBuilder;
 use reqwest::header::{HeaderValue, InvalidHeaderValue};
-use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
 
 pub use self::call::{Call, MAX_CONTINUATIONS, Role, Then, Turn, WebSearch};
 use self::catalog::Catalog;
+use self::client::Maker;
 pub use self::error::{ModelError, Retry};
 use self::gate::Gates;
 pub use self::gate::Pass;
+use self::pool::Pool;
 pub use self::price_file::{Change, LeftOut, ListedPrice, PriceFile, PriceFileError};
 pub use self::prices::{Prices, PricesError};
 pub use self::reply::{Partial, Reply, Seen};
@@ -71,6 +77,8 @@ pub struct ModelSettings {
     pub list_period: Option<Duration>,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
+    /// The most calls on one connection of HTTP/2, of which there are as many as that takes.
+    pub streams: usize,
     /// The most calls to one model at once; 0: any number.
     pub concurrency: usize,
 }
@@ -84,19 +92,20 @@ impl Default for ModelSettings {
             web_search_tool: None,
             list_period: Some(Duration::from_hours(1)),
             connect_timeout: Duration::from_secs(5),
+            streams: 100,
             concurrency: 0,
         }
     }
 }
 
-/// Model is the provider's client; its clones share one pool of connections.
+/// Model is the provider's client; its clones share one pool of clients.
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    client: reqwest::Client,
+    pool: Pool,
     url: reqwest::Url,
     count_url: reqwest::Url,
     models_url: reqwest::Url,
@@ -136,6 +145,14 @@ impl Model {
     ///
     /// The process must have installed its TLS provider before.
     pub fn new(settings: ModelSettings) -> Result<Self, ModelSetupError> {
+        Self::adapted(settings, |builder| builder)
+    }
+
+    /// The same, with clients that a test adapts to its own provider.
+    fn adapted(
+        settings: ModelSettings,
+        adapt: fn(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Self, ModelSetupError> {
         let url = messages_url(&settings.base_url).ok_or(ModelSetupError::BaseUrl)?;
         let mut count_url = url.clone();
         count_url.set_path(&format!("{}/count_tokens", url.path()));
@@ -143,19 +160,11 @@ impl Model {
         models_url.set_path(&url.path().replace("/v1/messages", "/v1/models"));
         let mut batches_url = url.clone();
         batches_url.set_path(&format!("{}/batches", url.path()));
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(settings.connect_timeout)
-            .tcp_keepalive(Duration::from_mins(1))
-            .redirect(Policy::none())
-            // The step owns all retries: a layer below it would send requests that no ledger knows.
-            .retry(reqwest::retry::never());
-        if is_loopback(&url) {
-            // A proxy of the environment leads out of the machine and would look for itself here.
-            builder = builder.no_proxy();
-        }
+        let ModelSettings { connect_timeout, streams, .. } = settings;
+        let maker = Maker { connect_timeout, streams, is_local: is_loopback(&url), adapt };
+        let pool = Pool::new(maker, url.scheme() == "https").map_err(ModelSetupError::Client)?;
         let inner = Inner {
-            client: builder.build().map_err(ModelSetupError::Client)?,
+            pool,
             url,
             count_url,
             models_url,

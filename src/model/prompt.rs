@@ -114,8 +114,7 @@ fn ask(
     mut room: usize,
     turns: &mut Vec<Turn>,
 ) -> Result<(), ModelError> {
-    let has_place = Template::parse(&run.prompt)
-        .is_ok_and(|template| template.names().any(|name| *name == Name::Feedback));
+    let has_place = run.has_place_for_feedback();
     let mut asked = render(spec, &run.prompt, outputs, "", room)?;
     for Round { answer, feedback } in rounds {
         room = room.checked_sub(asked.len() + answer.len()).ok_or_else(too_long)?;

@@ -7,7 +7,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
+use tokio::sync::watch;
 
 use crate::domain::job::Citation;
 use crate::domain::money::{ServiceTier, Usage};
@@ -38,6 +39,25 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// What there is of an answer whose call is over and did not tell its end, as a reply that the rest of it follows.
+    ///
+    /// Its content is that text as one block, and it took nothing: what its call used is told with that call.
+    pub fn begun(text: String, model: &str) -> Self {
+        let block = serde_json::json!([{"type": "text", "text": text}]);
+        Self {
+            content: to_raw_value(&block).expect("a text always serialises"),
+            text,
+            citations: Vec::new(),
+            usage: Usage::default(),
+            tier: ServiceTier::default(),
+            model: model.to_owned(),
+            stop_reason: String::new(),
+            request_id: None,
+            ended_early: false,
+            calls: 0,
+        }
+    }
+
     /// Whether the provider wants the answer continued by another call.
     pub fn is_paused(&self) -> bool {
         self.stop_reason == "pause_turn"
@@ -96,12 +116,14 @@ impl fmt::Debug for Reply {
 #[derive(Clone, Default)]
 pub struct Partial {
     seen: Arc<Mutex<Seen>>,
+    news: watch::Sender<()>,
+    begun_len: usize,
 }
 
 /// Seen is what has come of an answer so far.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The text so far.
+    /// The text so far, with what there was of the answer before the call.
     pub text: String,
     /// What the provider will bill at least; `None` before it has said anything.
     pub usage: Option<Usage>,
@@ -114,13 +136,44 @@ pub struct Seen {
 }
 
 impl Partial {
+    /// An answer that goes on from a text; whoever listens to the news is told of each change.
+    pub fn begun(text: String, news: watch::Sender<()>) -> Self {
+        let begun_len = text.len();
+        let seen = Seen { text, ..Seen::default() };
+        Self { seen: Arc::new(Mutex::new(seen)), news, begun_len }
+    }
+
+    /// How many bytes of the text were there before the call.
+    pub fn begun_len(&self) -> usize {
+        self.begun_len
+    }
+
     /// What has been seen so far.
     pub fn seen(&self) -> Seen {
         self.lock().clone()
     }
 
+    /// How many bytes the text has so far.
+    pub fn text_len(&self) -> usize {
+        self.lock().text.len()
+    }
+
+    /// How many characters the text has so far.
+    pub fn char_count(&self) -> usize {
+        self.lock().text.chars().count()
+    }
+
+    /// The text after so many bytes, up to so many characters of it.
+    pub fn text_after(&self, bytes: usize, chars_max: usize) -> String {
+        let seen = self.lock();
+        let rest = seen.text.get(bytes..).unwrap_or_default();
+        let end = rest.char_indices().nth(chars_max).map_or(rest.len(), |(end, _)| end);
+        rest[..end].to_owned()
+    }
+
     pub(super) fn update(&self, change: impl FnOnce(&mut Seen)) {
         change(&mut self.lock());
+        self.news.send_replace(());
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
@@ -170,5 +223,5 @@ fn concatenated(first: &RawValue, second: &RawValue) -> Box<RawValue> {
     };
     let mut all = blocks(first);
     all.extend(blocks(second));
-    serde_json::value::to_raw_value(&all).expect("raw JSON always serialises")
+    to_raw_value(&all).expect("raw JSON always serialises")
 }

@@ -22,7 +22,9 @@ use crate::domain::submission::TruncationPolicy;
 
 use super::*;
 
+mod connection;
 mod option;
+mod provider;
 mod setup;
 
 const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x\",\"usage\":{\"input_tokens\":10,\"output_tokens\":1}}}\n\n";

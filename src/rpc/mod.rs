@@ -12,6 +12,8 @@ pub mod service;
 
 pub mod watch;
 
+mod delta;
+
 mod health;
 
 mod guard;

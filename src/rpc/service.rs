@@ -120,11 +120,11 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::WatchJobRequest>,
     ) -> Result<Response<Self::WatchJobStream>, Status> {
-        let (key, after) = request::watch(request.get_ref()).map_err(status::invalid)?;
+        let asked = request::watch(request.get_ref()).map_err(status::invalid)?;
         let watches = self.watches.clone();
         let permit = watches.try_acquire_owned().map_err(|_full| status::overloaded())?;
         let stop = self.stop.clone();
-        let watch = watch::open(self.engine.clone(), key, after, stop, permit).await?;
+        let watch = watch::open(self.engine.clone(), asked, stop, permit).await?;
         Ok(Response::new(watch))
     }
 

@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::convert::event::{Outline, event};
-use super::convert::{REPLY_BYTES_MAX, job::job, status};
-use super::proto::{Heartbeat, WatchJobResponse, watch_job_response::Content};
+use super::convert::{REPLY_BYTES_MAX, job::job, request, status};
+use super::delta::Deltas;
+use super::proto::{Heartbeat, OutputDelta, WatchJobResponse, watch_job_response::Content};
 use crate::domain::id::JobKey;
 use crate::engine::watch::Changes;
 use crate::engine::{Engine, EngineError};
@@ -31,16 +32,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Begins a watch after a sequence, or with a snapshot; holds the permit until the stream is dropped.
 pub async fn open(
     engine: Engine,
-    key: JobKey,
-    after_sequence: Option<i32>,
+    asked: request::Watch,
     stop: CancellationToken,
     permit: OwnedSemaphorePermit,
 ) -> Result<BoxStream<'static, Result<WatchJobResponse, Status>>, Status> {
+    let request::Watch { key, after_sequence, has_deltas } = asked;
     // Before the first look, so that no change falls between the look and the wait.
     let changes = engine.changes(&key);
+    let deltas = has_deltas.then(|| Box::new(Deltas::new(engine.listen(&key))));
     let mut watch = Watch {
         key,
         changes,
+        deltas,
         stop,
         outline: Outline::default(),
         pending: VecDeque::new(),
@@ -78,6 +81,8 @@ pub async fn open(
 struct Watch {
     key: JobKey,
     changes: Changes,
+    /// The answers as they arrive, if the client wants them.
+    deltas: Option<Box<Deltas>>,
     stop: CancellationToken,
     outline: Outline,
     /// What was read and not yet sent.
@@ -119,6 +124,10 @@ impl Watch {
                 tokio::select! {
                     () = self.stop.cancelled() => return Err(status::stopping()),
                     () = self.changes.next_after(self.read) => {}
+                    delta = next_delta(&mut self.deltas) => {
+                        self.heartbeat_at = Instant::now() + HEARTBEAT;
+                        return Ok(Some(Content::OutputDelta(delta)));
+                    }
                     () = tokio::time::sleep_until(self.heartbeat_at) => {
                         self.heartbeat_at = Instant::now() + HEARTBEAT;
                         let last_sequence = self.sent;
@@ -139,11 +148,23 @@ impl Watch {
         self.read = view.state.last_sequence;
         self.has_ended = view.state.status.is_terminal();
         self.pending.push_back(Content::Snapshot(job(&view, REPLY_BYTES_MAX)));
+        if let Some(deltas) = &mut self.deltas {
+            deltas.begin_at(&view.state);
+        }
         Ok(())
     }
 
-    /// Reads what the steps are called, which never changes.
+    /// Reads what the steps are called, which never changes; and where the job stands, if answers are to be told.
     async fn read_outline(&mut self, store: &Store) -> Result<(), Status> {
+        if self.deltas.is_some() {
+            let view = patiently(&self.stop, || store.job(&self.key, None)).await;
+            let view = view.map_err(|error| self.failed(error))?;
+            self.outline = Outline::of(&view.spec);
+            if let Some(deltas) = &mut self.deltas {
+                deltas.begin_at(&view.state);
+            }
+            return Ok(());
+        }
         let spec = patiently(&self.stop, || store.spec(&self.key)).await;
         self.outline = Outline::of(&spec.map_err(|error| self.failed(error))?);
         Ok(())
@@ -169,6 +190,10 @@ impl Watch {
     fn take(&mut self, page: &History) {
         for stored in &page.events {
             self.read = stored.event.sequence;
+            if let Some(deltas) = &mut self.deltas {
+                // What an event ends is told before it.
+                self.pending.extend(deltas.before(stored).into_iter().map(Content::OutputDelta));
+            }
             self.pending.push_back(Content::Event(event(stored, &self.outline)));
         }
         self.is_behind = self.read < page.last_sequence;
@@ -180,6 +205,14 @@ impl Watch {
             return status::stopping();
         }
         status::failed(EngineError::Store(error), &self.key)
+    }
+}
+
+/// The next piece of an answer; never, for a client that does not want any.
+async fn next_delta(deltas: &mut Option<Box<Deltas>>) -> OutputDelta {
+    match deltas {
+        Some(deltas) => deltas.next().await,
+        None => std::future::pending().await,
     }
 }
 

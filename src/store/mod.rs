@@ -25,6 +25,8 @@ pub mod ledger;
 
 pub mod allowance;
 
+pub mod partial;
+
 pub mod control;
 
 pub mod approval;

@@ -1,8 +1,8 @@
 //! Steps that are asked in a batch: half the price, no slot held, nothing lost and nothing ordered twice.
 
 use longhaul::rpc::proto::{
-    EventKind, Job, JobSettings, JobStatus, RunMode, RunStep, Step, SubmitJobRequest,
-    TruncationPolicy, WebSearch,
+    EventKind, InterruptPolicy, Job, JobSettings, JobStatus, RunMode, RunStep, Step,
+    SubmitJobRequest, TruncationPolicy, WebSearch,
 };
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ async fn orders(rig: &Rig) -> Vec<Value> {
 }
 
 fn questions(order: &Value) -> usize {
-    order["body"]["requests"].as_array().unwrap().len()
+    order["body"]["requests"].as_array().map_or(0, Vec::len)
 }
 
 async fn parked(rig: &Rig, job_id: &str) -> Job {
@@ -51,7 +51,6 @@ async fn parked(rig: &Rig, job_id: &str) -> Job {
     parked
 }
 
-/// Waits until the provider works on every question.
 async fn wait_until_ordered(rig: &Rig, job_id: &str) {
     let ordered =
         "select count(*) > 0 from longhaul.batch_request r join longhaul.batch b using (batch_id)
@@ -385,6 +384,14 @@ async fn both_doors_take_the_mode_and_refuse_what_no_batch_takes() {
     let refused = rig.try_submit(job("fast", [run_step(fast)])).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(format!("{refused:?}").contains("steps[0].run.extra_json"), "{refused:?}");
+    let resumed = RunStep {
+        prompt: "Write a line.".to_owned(),
+        mode: RunMode::Batch.into(),
+        on_interrupt: InterruptPolicy::Continue.into(),
+        ..RunStep::default()
+    };
+    let refused = rig.try_submit(job("resumed", [run_step(resumed)])).await.unwrap_err();
+    assert!(format!("{refused:?}").contains("steps[0].run.on_interrupt"), "{refused:?}");
     let body = |mode: &str| json!({"job_id": "posted", "task": "t", "steps": [{"type": "run", "prompt": "Write.", "mode": mode}]});
     assert_eq!(rig.post_job(&body("later")).await.0, 400);
     assert_eq!(rig.post_job(&body("batch")).await.0, 200);

@@ -48,9 +48,13 @@ mod link;
 mod notice;
 mod option;
 
+mod encrypted;
+
 mod recovery;
 
 mod crash;
+
+mod interrupt;
 
 mod lease;
 
@@ -68,6 +72,8 @@ mod storm;
 mod watch;
 
 mod watch_many;
+
+mod delta;
 
 mod list;
 

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
-use crate::harness::Client;
+use crate::harness::{Client, PATIENCE};
 
 /// A first start of `longhaul dev` makes a whole Postgres, on a machine that runs other tests too.
 const START: Duration = Duration::from_mins(1);
@@ -101,6 +102,44 @@ impl Program {
         let said = fs::read_to_string(self.folder.0.join("log")).unwrap();
         assert!(ended.expect("a server stops in time").unwrap().success(), "{said}");
         said
+    }
+}
+
+/// A command that goes on speaking.
+pub struct Speaker {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    said: String,
+}
+
+impl Speaker {
+    /// Starts it.
+    pub fn start(args: &[&str], variables: &BTreeMap<String, String>) -> Self {
+        let mut child = command(args, variables).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, said: String::new() }
+    }
+
+    async fn hear(&mut self) -> bool {
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await;
+        let Some(line) = line.expect("it says something").unwrap() else { return false };
+        self.said.push_str(&line);
+        self.said.push('\n');
+        true
+    }
+
+    /// Waits until it has said this.
+    pub async fn until(&mut self, word: &str) {
+        while !self.said.contains(word) {
+            assert!(self.hear().await, "it ends without {word}: {}", self.said);
+        }
+    }
+
+    /// Waits for its end, which must be a good one, and answers all that it said.
+    pub async fn until_end(mut self) -> String {
+        while self.hear().await {}
+        assert!(self.child.wait().await.unwrap().success(), "{}", self.said);
+        self.said
     }
 }
 

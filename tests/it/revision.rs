@@ -1,8 +1,8 @@
 //! Approvals that are sent back or edited: the step is done again with what was wanted, or goes on as it was edited.
 
 use longhaul::rpc::proto::{
-    ApprovalStep, ApproveAction, EventKind, JobStatus, RequestChangesAction, Step, Verdict,
-    control_request::Action,
+    ApprovalStep, ApproveAction, Decision, EventKind, JobStatus, RequestChangesAction, Step,
+    Verdict, control_request::Action,
 };
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -93,8 +93,7 @@ async fn what_is_sent_back_is_done_again_with_what_was_wanted() {
     rig.control("again", approve_that(&third_id)).await;
     let done = rig.settled_as("again", JobStatus::Completed).await;
     assert_eq!((done.steps[0].output.as_str(), done.steps[0].revision), (third.output.as_str(), 3));
-    let decisions: Vec<Verdict> =
-        done.steps[1].decisions.iter().map(|decision| decision.verdict()).collect();
+    let decisions: Vec<Verdict> = done.steps[1].decisions.iter().map(Decision::verdict).collect();
     assert_eq!(decisions, [Verdict::Approve]);
     let conversation = turns(&rig, "Shorten it.").await;
     assert_eq!(conversation[1], said("assistant", &third.output), "later steps see the last one");
@@ -123,6 +122,8 @@ async fn a_prompt_with_a_place_for_the_feedback_is_asked_again_with_it() {
     let asked = rig.settled_as("place", JobStatus::AwaitingApproval).await;
     rig.control("place", send_back("be brief")).await;
     asked_again(&rig, "place", asked.last_sequence).await;
+    let newer = "select count(*) from longhaul.job where spec_version = 3";
+    assert_eq!(rig.db.number(newer).await, 2, "older servers know no feedback");
     let texts: Vec<String> =
         turns(&rig, "Praise it: be brief").await.into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["Praise it: ", &asked.output, "Praise it: be brief"]);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::rpc::proto::{
-    ApproveAction, Job, PauseAction, RejectAction, RetryAction, control_request::Action,
+    ApproveAction, Job, PauseAction, RejectAction, RequestChangesAction, RetryAction,
+    control_request::Action,
 };
 use rand::RngExt as _;
 use rand::rngs::StdRng;
@@ -117,6 +118,9 @@ async fn aim(
     match action {
         Action::Approve(who) => Action::Approve(ApproveAction { approval_id, ..who }),
         Action::Reject(who) => Action::Reject(RejectAction { approval_id, ..who }),
+        Action::RequestChanges(who) => {
+            Action::RequestChanges(RequestChangesAction { approval_id, ..who })
+        }
         other @ (Action::Status(_)
         | Action::Pause(_)
         | Action::Resume(_)

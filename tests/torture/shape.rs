@@ -153,6 +153,7 @@ impl Part {
                     quorum: *quorum,
                     timeout_seconds: *timeout_seconds,
                     on_timeout: policy.proto().into(),
+                    ..ApprovalStep::default()
                 })
             }
         }

@@ -112,6 +112,9 @@ async fn read(world: &World, stream: &mut Streaming<WatchJobResponse>, recording
                     ));
                 }
             }
+            Some(Content::OutputDelta(_)) => {
+                world.tally.note_strange("a watch sent a delta unasked".to_owned());
+            }
             None => world.tally.note_strange("a watch sent an empty message".to_owned()),
         }
     }

@@ -14,4 +14,6 @@ pub mod watchers;
 
 pub mod servers;
 
+pub mod streams;
+
 pub mod snapshot;

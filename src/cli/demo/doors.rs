@@ -86,7 +86,11 @@ impl Doors {
 
     /// The whole history of a job that has ended.
     pub async fn history(&self, job_id: &str) -> Result<Vec<Event>> {
-        let request = WatchJobRequest { job_id: job_id.to_owned(), after_sequence: Some(0) };
+        let request = WatchJobRequest {
+            job_id: job_id.to_owned(),
+            after_sequence: Some(0),
+            ..WatchJobRequest::default()
+        };
         let mut stream =
             self.grpc.clone().watch_job(request).await.map_err(call_error)?.into_inner();
         let mut events = Vec::new();

@@ -1,7 +1,7 @@
 //! The words of the sandbox's model, in English and Chinese.
 //! In comes the text of a prompt; out go its matter, sentences about it, and pages "found" on it.
 //! Everything is a function of the prompt and the turn: no chance, no clock.
-//! A length asked for in the prompt ("80字以内", "under 50 words") is kept.
+//! A length asked for in the prompt ("80字以内", "under 50 words", "at least 500 words") is kept.
 
 /// What a prompt is about, as far as a string function can tell.
 pub struct Topic {
@@ -10,7 +10,15 @@ pub struct Topic {
     is_chinese: bool,
     is_budget_app: bool,
     limit: Option<usize>,
+    least: usize,
     seed: usize,
+}
+
+/// A length that a prompt asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Most(usize),
+    Least(usize),
 }
 
 /// A page that a search found.
@@ -28,11 +36,17 @@ impl Topic {
     pub fn of(prompt: &str) -> Self {
         let is_chinese = prompt.chars().any(is_wide);
         let has = |words: &[&str]| words.iter().any(|word| prompt.contains(word));
+        let (limit, least) = match length(prompt, is_chinese) {
+            Some(Length::Most(most)) => (Some(most), 0),
+            Some(Length::Least(least)) => (None, least),
+            None => (None, 0),
+        };
         Self {
             matter: if is_chinese { chinese_matter(prompt) } else { english_matter(prompt) },
             is_chinese,
             is_budget_app: has(&["记账", "预算"]) && has(&["简介", "介绍", "文案", "描述"]),
-            limit: limit(prompt, is_chinese),
+            limit,
+            least,
             seed: prompt.bytes().fold(7, |sum, byte| (sum * 31 + usize::from(byte)) % 1_000_003),
         }
     }
@@ -68,8 +82,8 @@ pub fn write(topic: &Topic, turn: usize) -> String {
     } else {
         let opener = openers[choice % openers.len()].replace("{}", matter);
         let first = choice % points.len();
-        let points = points.iter().cycle().skip(first).take(4);
-        std::iter::once(opener).chain(points.map(|&point| point.to_owned())).collect()
+        let points = points.iter().cycle().skip(first).map(|&point| point.to_owned());
+        at_least(topic, std::iter::once(opener).chain(points))
     };
     // The texts repeat after a few turns; the number of the draft still tells them apart.
     let rounds = if topic.is_budget_app { BUDGET_APP.len() } else { openers.len() };
@@ -79,6 +93,19 @@ pub fn write(topic: &Topic, turn: usize) -> String {
         (false, false) => format!("Draft {}: ", turn + 1),
     };
     fit(topic, &mark, &sentences)
+}
+
+/// Five of the sentences, or as many more as the length asked for takes.
+fn at_least(topic: &Topic, sentences: impl Iterator<Item = String>) -> Vec<String> {
+    let (mut taken, mut len) = (Vec::new(), 0);
+    for sentence in sentences {
+        if taken.len() >= 5 && len >= topic.least {
+            break;
+        }
+        len += topic.len(&sentence);
+        taken.push(sentence);
+    }
+    taken
 }
 
 /// As many whole sentences as the length asked for allows; at least a piece of the first.
@@ -208,12 +235,14 @@ fn english_matter(prompt: &str) -> String {
     clauses.map(matter).find(|matter| !matter.is_empty()).unwrap_or_else(|| "this".to_owned())
 }
 
-/// The length asked for: the number before "字", or before "words".
-fn limit(prompt: &str, is_chinese: bool) -> Option<usize> {
-    let unit = if is_chinese { "字" } else { " word" };
+/// The length asked for: the number before "字", or before "words"; a least one behind "至少" or "at least".
+fn length(prompt: &str, is_chinese: bool) -> Option<Length> {
+    let (unit, least) = if is_chinese { ("字", "至少") } else { (" word", "at least ") };
     let number = |text: &str| {
-        let start = text.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
-        text[start..].parse().ok().filter(|&limit| limit > 0)
+        let before = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let number = text[before.len()..].parse().ok().filter(|&number| number > 0)?;
+        let is_least = before.to_lowercase().ends_with(least);
+        Some(if is_least { Length::Least(number) } else { Length::Most(number) })
     };
     prompt.match_indices(unit).find_map(|(at, _)| number(&prompt[..at]))
 }
@@ -281,5 +310,19 @@ mod tests {
         assert!(write(&topic, 0).split_whitespace().count() <= 8);
         let topic = Topic::of("把上面的内容压缩到20字以内");
         assert!(write(&topic, 1).chars().count() <= 20);
+    }
+
+    #[test]
+    fn a_least_length_is_kept_too_and_nothing_else_makes_an_answer_longer() {
+        let len = |prompt: &str| {
+            let topic = Topic::of(prompt);
+            topic.len(&write(&topic, 0))
+        };
+        let usual = len("Write a story.");
+        let long = len("Write a story of at least 700 words.");
+        assert!((700..730).contains(&long), "{long}");
+        assert!(len("At least 3 words, please.") < 2 * usual);
+        let long = len("写一个至少500字的故事");
+        assert!((500..560).contains(&long), "{long}");
     }
 }

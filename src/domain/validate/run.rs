@@ -2,7 +2,7 @@
 
 use super::{DAY_SECONDS, Faults, Known, PROMPT_BYTES_MAX, check_model, json};
 use crate::domain::spec::{RunOptions, RunSpec, WebSearchSpec};
-use crate::domain::submission::{RunMode, RunStep, Step, UserLocation, WebSearch};
+use crate::domain::submission::{InterruptPolicy, RunMode, RunStep, Step, UserLocation, WebSearch};
 use crate::domain::template::{Name, Template};
 
 pub(super) fn freeze_run(
@@ -71,13 +71,23 @@ fn freeze_options(
         }
         faults.check_text(&field, text, 256);
     }
+    let on_interrupt = run.on_interrupt.unwrap_or_default();
+    let goes_on = on_interrupt == InterruptPolicy::Continue;
+    if goes_on && run.output_schema_json.is_some() {
+        faults.add(field("on_interrupt"), "must be restart where output_schema_json is set");
+    }
+    if goes_on && run.mode == Some(RunMode::Batch) {
+        // Nothing of it is seen before it is whole.
+        faults.add(field("on_interrupt"), "must be restart where mode is batch");
+    }
     if let Some(extra) = &run.extra_json {
         let mut ours =
             vec!["model", "max_tokens", "messages", "system", "stream", "stop_sequences"];
         if run.web_search.is_some() {
             ours.push("tools");
         }
-        if run.effort.is_some() || run.output_schema_json.is_some() {
+        // A form that is given there cannot be gone on with either.
+        if run.effort.is_some() || run.output_schema_json.is_some() || goes_on {
             ours.push("output_config");
         }
         if run.mode == Some(RunMode::Batch) {
@@ -92,6 +102,7 @@ fn freeze_options(
         stop_sequences: run.stop_sequences.clone(),
         on_truncated: run.on_truncated.unwrap_or_default(),
         extra_json: run.extra_json.clone(),
+        on_interrupt,
         mode: run.mode.unwrap_or_default(),
     }
 }

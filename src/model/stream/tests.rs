@@ -367,3 +367,20 @@ proptest! {
         prop_assert_eq!(chunked.usage, direct.usage);
     }
 }
+
+#[test]
+fn a_partial_answer_goes_on_from_what_there_was_and_tells_where_it_is_asked_from() {
+    let sender = tokio::sync::watch::Sender::default();
+    let news = sender.subscribe();
+    let partial = Partial::begun("Übers ".to_owned(), sender);
+    partial.update(|seen| seen.text.push_str("Meer 海"));
+    assert!(news.has_changed().expect("it lasts as long as the answer"));
+    assert_eq!((partial.begun_len(), partial.char_count()), (7, 12));
+    assert_eq!(partial.text_after(7, 4), "Meer");
+    assert_eq!(partial.text_after(12, 9), "海");
+    // Neither beyond the end nor within a character is there any.
+    assert_eq!(
+        (partial.text_after(99, 1), partial.text_after(1, 1)),
+        (String::new(), String::new())
+    );
+}

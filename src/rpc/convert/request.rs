@@ -108,14 +108,27 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
     faults.into_result().map(|()| (key, command))
 }
 
-/// Which job a `WatchJob` watches, and the last sequence that its client has seen.
-pub fn watch(request: &proto::WatchJobRequest) -> Result<(JobKey, Option<i32>), Vec<Violation>> {
+/// What a `WatchJob` asks for.
+#[derive(Debug)]
+pub struct Watch {
+    /// The job.
+    pub key: JobKey,
+    /// The last sequence that its client has seen.
+    pub after_sequence: Option<i32>,
+    /// Whether it wants the text of answers as it arrives.
+    pub has_deltas: bool,
+}
+
+/// Which job a `WatchJob` watches, from where on, and how closely.
+pub fn watch(request: &proto::WatchJobRequest) -> Result<Watch, Vec<Violation>> {
     let mut faults = Faults::default();
     let key = key(&request.job_id, &mut faults);
     if let Some(after) = request.after_sequence.filter(|after| *after < 0) {
         faults.add("after_sequence", format!("must not be negative, is {after}"));
     }
-    faults.into_result().map(|()| (key, request.after_sequence))
+    faults.into_result()?;
+    let (after_sequence, has_deltas) = (request.after_sequence, request.include_output_deltas);
+    Ok(Watch { key, after_sequence, has_deltas })
 }
 
 /// Which page a `ListJobs` asks for.
@@ -226,7 +239,11 @@ mod tests {
             include_spec: false,
         };
         assert_eq!(fields(look(&get)), ["step", "wait_seconds"]);
-        let after = proto::WatchJobRequest { job_id: job_id(), after_sequence: Some(-1) };
+        let after = proto::WatchJobRequest {
+            job_id: job_id(),
+            after_sequence: Some(-1),
+            ..proto::WatchJobRequest::default()
+        };
         assert_eq!(fields(watch(&after)), ["after_sequence"]);
     }
 

@@ -54,6 +54,7 @@ fn run_step(run: &RunSpec) -> proto::RunStep {
         stop_sequences: run.options.stop_sequences.clone(),
         on_truncated: proto::TruncationPolicy::from(run.options.on_truncated).into(),
         extra_json: run.options.extra_json.clone().unwrap_or_default(),
+        on_interrupt: proto::InterruptPolicy::from(run.options.on_interrupt).into(),
         mode: proto::RunMode::from(run.options.mode).into(),
     }
 }
@@ -127,6 +128,7 @@ mod tests {
             timeout_seconds: 3600,
             idle_timeout_seconds: 300,
             on_truncated: proto::TruncationPolicy::Fail.into(),
+            on_interrupt: proto::InterruptPolicy::Restart.into(),
             mode: proto::RunMode::Stream.into(),
             ..proto::RunStep::default()
         };

@@ -106,6 +106,11 @@ fn run_step(
             faults,
         ),
         extra_json: text(run.extra_json),
+        on_interrupt: word::read::<proto::InterruptPolicy>(
+            &field("on_interrupt"),
+            run.on_interrupt,
+            faults,
+        ),
         mode: word::read::<proto::RunMode>(&field("mode"), run.mode, faults),
     }
 }

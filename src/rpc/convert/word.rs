@@ -45,6 +45,7 @@ meanings! {
     submission::Effort = Effort { Low, Medium, High, Xhigh, Max }
     submission::RunMode = RunMode { Stream, Batch }
     submission::TruncationPolicy = TruncationPolicy { Fail, Accept, Continue }
+    submission::InterruptPolicy = InterruptPolicy { Restart, Continue }
     job::Status = JobStatus {
         Queued, Running, AwaitingApproval, Paused, Completed, Failed, Cancelled,
     }
@@ -114,6 +115,7 @@ mod tests {
     fn every_enum_maps_both_ways_without_loss() {
         both_ways("CONTEXT_MODE", proto::ContextMode::as_str_name);
         both_ways("TIMEOUT_POLICY", proto::TimeoutPolicy::as_str_name);
+        both_ways("INTERRUPT_POLICY", proto::InterruptPolicy::as_str_name);
         both_ways("JOB_STATUS", proto::JobStatus::as_str_name);
         both_ways("VERDICT", proto::Verdict::as_str_name);
         both_ways("DOOR", proto::Door::as_str_name);

@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
 use super::PATIENCE;
-use super::watch::find_event;
+use super::watch::{Close, find_event};
 
 const LARGEST_REQUEST_BYTES: usize = 64 << 20;
 
@@ -110,8 +110,16 @@ impl Client {
         job_id: &str,
         after_sequence: Option<i32>,
     ) -> Result<Streaming<WatchJobResponse>, Status> {
-        let request = WatchJobRequest { job_id: job_id.to_owned(), after_sequence };
+        let job_id = job_id.to_owned();
+        let request = WatchJobRequest { job_id, after_sequence, include_output_deltas: false };
         Ok(self.grpc.clone().watch_job(request).await?.into_inner())
+    }
+
+    /// Watches a job with the text of its answers.
+    pub async fn watch_closely(&self, job_id: &str, after_sequence: Option<i32>) -> Close {
+        let job_id = job_id.to_owned();
+        let request = WatchJobRequest { job_id, after_sequence, include_output_deltas: true };
+        Close::new(self.grpc.clone().watch_job(request).await.unwrap().into_inner())
     }
 
     /// Waits for the first event of a kind in a job's history.

@@ -37,7 +37,7 @@ pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
 pub use rig::{NOBODY, Node, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
-pub use watch::{events_of, events_until_end};
+pub use watch::{Close, events_of, events_until_end};
 pub use wire::Wire;
 
 /// The longest a test waits for anything; only a test that fails waits this long.
