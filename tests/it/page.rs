@@ -27,8 +27,8 @@ fn decision(job: &Job) -> (Verdict, String, Door, String) {
 /// Everything that one can tap is large enough for a thumb.
 async fn fits_a_thumb(browser: &Browser) {
     let script =
-        "return [...document.querySelectorAll('button, textarea, input:not([type=hidden])')]
-        .map(one => one.getBoundingClientRect()).map(box => Math.min(box.width, box.height))";
+        "return [...document.querySelectorAll('button, textarea, summary, input:not([type=hidden])')]
+        .filter(one => one.checkVisibility()).map(one => one.getBoundingClientRect()).map(box => Math.min(box.width, box.height))";
     let sizes = browser.measure(script).await;
     let sizes = sizes.as_array().unwrap();
     assert!(sizes.len() >= 3, "two buttons and a comment, not {sizes:?}");
@@ -263,4 +263,81 @@ async fn the_sandboxes_phone_shows_the_message_and_its_links_lead_to_the_page() 
     browser.shoot("phone-dark").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
     browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approver_sends_the_draft_back_and_then_edits_it() {
+    let rig = Rig::start().await;
+    let step = ApprovalStep {
+        note: NOTE.to_owned(),
+        max_revisions: 1,
+        allow_edit: true,
+        ..ApprovalStep::default()
+    };
+    let request = job("page-edit", [run("Write a line about an app."), approval_step(step)]);
+    let links = ask(&rig, request).await;
+    let first = rig.job("page-edit").await.output;
+    let browser = Browser::start().await;
+    browser.open(&links.approve).await;
+    fits_a_thumb(&browser).await;
+    browser.fits(320).await;
+    browser.fits(390).await;
+    browser.shoot_whole("ask-send-back").await;
+    // Without a word about what is to be changed the browser does not send it.
+    let into_view = "document.querySelector('.send-back').scrollIntoView({block: 'center'})";
+    browser.measure(into_view).await;
+    browser.find("button[value=request_changes]").await.click().await.unwrap();
+    let script = "return document.querySelector('#comment').matches(':user-invalid')";
+    assert_eq!(browser.measure(script).await, json!(true));
+    browser.find("#comment").await.send_keys("Name the price.").await.unwrap();
+    browser.measure(into_view).await;
+    browser.press("button[value=request_changes]").await;
+    let text = browser.text().await;
+    for part in ["Sent back", "by …0100", "Name the price.", "shown to you anew"] {
+        assert!(text.contains(part), "the outcome lacks {part:?}:\n{text}");
+    }
+    browser.fits(390).await;
+    browser.shoot("outcome-sent-back").await;
+
+    let anew = crate::ask::links(&rig.sandbox, PERSON, 2).await;
+    rig.settled_as("page-edit", JobStatus::AwaitingApproval).await;
+    browser.open(&anew.approve).await;
+    assert!(!browser.text().await.contains("Send back"), "once was enough");
+    browser.find("summary").await.click().await.unwrap();
+    let field = browser.find("textarea[name=edited_output]").await;
+    let shown = field.prop("value").await.unwrap().unwrap();
+    assert_eq!(shown, rig.job("page-edit").await.output);
+    assert_ne!(shown, first);
+    field.clear().await.unwrap();
+    field.send_keys("As I want it: <b>bold</b> & 记账.").await.unwrap();
+    browser.fits(390).await;
+    browser.shoot_whole("ask-edit").await;
+    browser.press("button[value=approve]").await;
+    assert!(browser.text().await.contains("Approved with edits"));
+    browser.shoot("outcome-edited").await;
+    let done = rig.settled_as("page-edit", JobStatus::Completed).await;
+    assert_eq!(done.output, "As I want it: <b>bold</b> & 记账.");
+    assert!(done.steps[1].decisions[0].edited);
+    browser.open(&links.reject).await;
+    assert!(browser.text().await.contains("Sent back"), "each link shows what became of it");
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_draft_that_was_only_looked_at_is_no_edit() {
+    let rig = Rig::start().await;
+    let step = ApprovalStep { allow_edit: true, ..ApprovalStep::default() };
+    let links = ask(&rig, job("page-look", [run("Write a line."), approval_step(step)])).await;
+    let draft = rig.job("page-look").await.output;
+    let form = crate::ask::form(&rig, "page-look", "approve", "").await;
+    let edited = serde_urlencoded::to_string([("edited_output", draft.replace('\n', "\r\n"))]);
+    let form = format!("{form}&{}", edited.unwrap());
+    let request = rig.http.post(&links.approve).body(form);
+    let kind = "application/x-www-form-urlencoded";
+    let answer = request.header("content-type", kind).send().await.unwrap();
+    assert_eq!(answer.status(), 303);
+    let done = rig.settled_as("page-look", JobStatus::Completed).await;
+    assert!(!done.steps[1].decisions[0].edited);
+    assert_eq!((done.steps[0].revision, done.output), (1, draft));
 }
