@@ -77,11 +77,7 @@ impl Steps {
                     break (Ended::Erred(error), end);
                 }
                 Some(Ok(reply)) => {
-                    let spent = self.price(job, &reply);
-                    tell_spent(&reply, spent);
-                    cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
-                    let mut settled = answered(&reply, spent);
-                    reserved.settle(&settled);
+                    let mut settled = self.book(job, &reply, &mut cost, reserved);
                     let then = call.then(begun, &reply);
                     let whole = match answer.take() {
                         Some(begun) => begun.followed_by(reply),
@@ -245,9 +241,21 @@ impl Steps {
         settled
     }
 
-    pub(super) fn price(&self, job: &Claimed, reply: &Reply) -> Option<Usd> {
+    /// What an answer used, added to what the step has cost so far.
+    fn book(
+        &self,
+        job: &Claimed,
+        reply: &Reply,
+        cost: &mut Option<Usd>,
+        reserved: Reserved,
+    ) -> Settlement {
         let on = job.state.updated_at.date_naive();
-        self.model.find_cost(&reply.model, &reply.usage, reply.tier, on)
+        let spent = self.model.find_cost(&reply.model, &reply.usage, reply.tier, on);
+        tell_spent(reply, spent);
+        *cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
+        let settled = answered(reply, spent);
+        reserved.settle(&settled);
+        settled
     }
 }
 
