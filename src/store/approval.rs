@@ -3,20 +3,27 @@
 //! How an approval stands and who has voted is read after the job's row was read or locked, by a statement of its own,
 //! so that it sees what was committed before; what is committed later changes the row, and is noticed by that.
 
+mod revision;
+
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde_json::json;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use self::revision::read_shown;
+use super::asked::KnownVote;
 use super::control::{Request, find_answer};
 use super::transition::{Acted, FoundApproval, Locked, lock, look_at_vote};
+use super::writer::Work;
 use super::{Store, StoreError, bounded, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
-use crate::domain::decide::{Round, meant_approval};
+use crate::domain::decide::meant_approval;
 use crate::domain::event::Decision;
 use crate::domain::id::{ApprovalId, ExecutorId, JobKey};
-use crate::domain::job::{JobState, Status, StepResult};
+use crate::domain::job::{Citation, JobState, Status};
 use crate::domain::money::Usd;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Ballot};
@@ -63,6 +70,8 @@ pub struct LinkedApproval {
     pub decisions: Vec<Decision>,
     /// What is to be decided on: the output of the last run step before the approval.
     pub draft: Option<String>,
+    /// What that cites.
+    pub citations: Vec<Citation>,
     /// How often the step has been sent back.
     pub revisions: i32,
     /// What the job has cost so far.
@@ -84,13 +93,32 @@ impl Store {
         request: Option<&Request>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        if request.is_none()
-            && !vote.needs_more()
-            && let Some(acted) = self.decide_unlocked(key, vote, claimer).await?
-        {
-            return Ok(acted);
+        if request.is_none() && !vote.needs_more() {
+            if let Some(acted) = self.decide_known(key, vote, claimer).await? {
+                return Ok(acted);
+            }
+            if let Some(acted) = self.decide_unlocked(key, vote, claimer).await? {
+                return Ok(acted);
+            }
         }
         retried(|| self.decide_once(key, vote, request, claimer)).await
+    }
+
+    /// Without a look, if this process had the approval asked and nothing has happened to the job since.
+    async fn decide_known(
+        &self,
+        key: &JobKey,
+        vote: &Vote,
+        claimer: Option<ExecutorId>,
+    ) -> Result<Option<Acted>, StoreError> {
+        let Some((job, ballot)) = self.asked.take(key, vote) else { return Ok(None) };
+        let known = KnownVote { job: Arc::clone(&job), ballot, claimer };
+        let written = self.write_soon(key, Work::Vote(Box::new(known)), Vec::new()).await?;
+        Ok(written.map(|moved| {
+            let (state, spec) = (moved.transition.state, &job.spec);
+            self.asked.note(key, &state, spec, job.traceparent.as_deref());
+            Acted::after(key, false, state, Arc::clone(spec), job.traceparent.clone())
+        }))
     }
 
     /// Without the lock, if nothing else happens to the job meanwhile: each vote changes its row.
@@ -150,11 +178,7 @@ impl Store {
             r#"-- find_linked_approval
             select j.job_id, to_jsonb(j) as "state!", s.spec, j.spec_version,
               a.approval_id, a.step, a.status, a.quorum, l.approver, l.verdict, j.created_at,
-              -- What is decided on: the last output before the approval, as it is now.
-              (select c.output from longhaul.checkpoint c
-               where c.shard = j.shard and c.job_id = j.job_id and c.step < a.step
-                 and c.revision <= a.revision and c.output is not null
-               order by c.step desc, c.revision desc limit 1) as draft,
+              d.output as "draft?", d.citations as "citations?",
               (select count(*)::integer from longhaul.approval b
                where b.shard = a.shard and b.job_id = a.job_id and b.step = a.step
                  and b.status = 'changes_requested') as "revisions!",
@@ -167,6 +191,13 @@ impl Store {
             join longhaul.approval a using (shard, job_id, approval_id)
             join longhaul.job j using (shard, job_id)
             join longhaul.job_spec s using (shard, job_id)
+            -- What is decided on: the last output before the approval, as it is now.
+            left join lateral (
+              select c.output, c.citations from longhaul.checkpoint c
+              where c.shard = j.shard and c.job_id = j.job_id and c.step < a.step
+                and c.revision <= a.revision and c.output is not null
+              order by c.step desc, c.revision desc limit 1
+            ) d on true
             where l.shard = $1 and l.token_hash = $2 and l.revoked_at is null"#,
             token.shard(),
             token.hash(),
@@ -192,6 +223,7 @@ impl Store {
             first: word("approval_link", &row.verdict)?,
             decisions,
             draft: row.draft,
+            citations: read_json("checkpoint", row.citations.unwrap_or_else(|| json!([])))?,
             revisions: row.revisions,
             cost_usd: Usd::from(row.cost_usd),
             cost_is_partial: row.cost_is_partial,
@@ -205,38 +237,6 @@ impl Vote {
     /// Whether it takes more than the approval to judge it.
     fn needs_more(&self) -> bool {
         self.verdict == Verdict::RequestChanges || self.edited_output.is_some()
-    }
-}
-
-impl Store {
-    /// What a run step answered and what approvers wanted changed of it, in order: the step, if it is asked again, sees
-    /// both.
-    pub async fn rounds(
-        &self,
-        key: &JobKey,
-        step: i32,
-        approval_steps: &[i32],
-    ) -> Result<Vec<Round>, StoreError> {
-        bounded(
-            sqlx::query_as!(
-                Round,
-                r#"-- rounds
-                select d.comment as feedback, (select c.output from longhaul.checkpoint c
-                  where c.shard = a.shard and c.job_id = a.job_id and c.step = $3 and c.revision <= a.revision
-                    and c.output is not null
-                  order by c.revision desc limit 1) as "answer!"
-                from longhaul.approval a join longhaul.decision d using (shard, job_id, approval_id)
-                where a.shard = $1 and a.job_id = $2 and a.step = any($4) and a.status = 'changes_requested'
-                  and d.verdict = 'request_changes'
-                order by d.decided_at"#,
-                key.shard(),
-                key.job_id(),
-                step,
-                approval_steps,
-            )
-            .fetch_all(&self.pool),
-        )
-        .await
     }
 }
 
@@ -274,51 +274,6 @@ async fn read_ballot(
     .fetch_optional(tx)
     .await?;
     ballot(key, meant, row.map(|row| (row.approval_id, row.status, row.votes)), vote)
-}
-
-/// Reads what is edited or sent back with a vote.
-async fn read_shown(
-    tx: &mut PgConnection,
-    key: &JobKey,
-    locked: &Locked,
-    ballot: &mut Ballot,
-) -> Result<(), StoreError> {
-    let step = locked.state.current_step;
-    ballot.revisions = sqlx::query_scalar!(
-        r#"-- count_revisions
-        select count(*)::integer as "count!" from longhaul.approval
-        where shard = $1 and job_id = $2 and step = $3 and status = 'changes_requested'"#,
-        key.shard(),
-        key.job_id(),
-        step,
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    let shown = sqlx::query!(
-        r#"-- read_shown
-        select output as "output!", content, citations, usage, cost_usd, model, stop_reason
-        from longhaul.checkpoint
-        where shard = $1 and job_id = $2 and step = $3 and output is not null
-        order by revision desc limit 1"#,
-        key.shard(),
-        key.job_id(),
-        locked.spec.shown_at(step),
-    )
-    .fetch_optional(tx)
-    .await?;
-    ballot.shown = match shown {
-        None => None,
-        Some(row) => Some(Box::new(StepResult {
-            output: row.output,
-            content: row.content.unwrap_or_default(),
-            citations: read_json("checkpoint", row.citations.unwrap_or_else(|| json!([])))?,
-            usage: read_json("checkpoint", row.usage.unwrap_or_else(|| json!({})))?,
-            cost_usd: row.cost_usd.map(Usd::from),
-            model: row.model.unwrap_or_default(),
-            stop_reason: row.stop_reason.unwrap_or_default(),
-        })),
-    };
-    Ok(())
 }
 
 fn ballot(
