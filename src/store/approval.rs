@@ -16,7 +16,7 @@ use uuid::Uuid;
 use self::revision::read_shown;
 use super::asked::KnownVote;
 use super::control::{Request, find_answer};
-use super::transition::{Acted, FoundApproval, Locked, lock, look_at_vote};
+use super::transition::{Acted, FoundApproval, lock, look_at_vote};
 use super::writer::Work;
 use super::{Store, StoreError, bounded, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
@@ -74,6 +74,8 @@ pub struct LinkedApproval {
     pub citations: Vec<Citation>,
     /// How often the step has been sent back.
     pub revisions: i32,
+    /// Whether its approver has edited what was shown, which the pending approval is about.
+    pub has_edited: bool,
     /// What the job has cost so far.
     pub cost_usd: Usd,
     /// Whether some of its calls have no known cost.
@@ -182,10 +184,13 @@ impl Store {
               (select count(*)::integer from longhaul.approval b
                where b.shard = a.shard and b.job_id = a.job_id and b.step = a.step
                  and b.status = 'changes_requested') as "revisions!",
+              exists (select from longhaul.decision e
+                where e.shard = j.shard and e.job_id = j.job_id and e.approval_id = j.approval_id
+                  and e.voter = l.approver and e.edited) as "has_edited!",
               (select coalesce(sum(m.cost_usd), 0) from longhaul.model_call m
                where m.shard = j.shard and m.job_id = j.job_id) as "cost_usd!",
               exists (select from longhaul.model_call m where m.shard = j.shard and m.job_id = j.job_id
-                and m.cost_usd is null and m.outcome <> 'started') as "cost_is_partial!",
+                and m.cost_usd is null and m.outcome not in ('started', 'batched')) as "cost_is_partial!",
               longhaul.now() as "now!"
             from longhaul.approval_link l
             join longhaul.approval a using (shard, job_id, approval_id)
@@ -225,6 +230,7 @@ impl Store {
             draft: row.draft,
             citations: read_json("checkpoint", row.citations.unwrap_or_else(|| json!([])))?,
             revisions: row.revisions,
+            has_edited: row.has_edited,
             cost_usd: Usd::from(row.cost_usd),
             cost_is_partial: row.cost_is_partial,
             created_at: row.created_at,
@@ -297,6 +303,7 @@ fn ballot(
         edited_output: vote.edited_output.clone(),
         shown: None,
         revisions: 0,
+        has_edited: false,
     })
 }
 

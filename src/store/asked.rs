@@ -40,7 +40,7 @@ pub(super) struct KnownVote {
 }
 
 impl Asked {
-    /// Keeps a job that has just been written, if it asks.
+    /// Keeps a job that has just been written, if it asks and nobody has voted yet.
     pub(super) fn note(
         &self,
         key: &JobKey,
@@ -48,7 +48,8 @@ impl Asked {
         spec: &Arc<Spec>,
         traceparent: Option<&str>,
     ) {
-        if state.status != Status::AwaitingApproval || spec.text_bytes() > TEXT_BYTES_MAX {
+        let asks = state.status == Status::AwaitingApproval && state.votes == 0;
+        if !asks || spec.text_bytes() > TEXT_BYTES_MAX {
             return;
         }
         let traceparent = traceparent.map(str::to_owned);
@@ -96,6 +97,7 @@ fn ballot(approval_id: ApprovalId, vote: &Vote) -> Ballot {
         edited_output: None,
         shown: None,
         revisions: 0,
+        has_edited: false,
     }
 }
 

@@ -63,6 +63,8 @@ mod pressure;
 
 mod batch;
 
+mod batch_fault;
+
 mod absence;
 
 mod rolling;

@@ -31,6 +31,9 @@ impl Store {
                 from longhaul.approval a join longhaul.decision d using (shard, job_id, approval_id)
                 where a.shard = $1 and a.job_id = $2 and a.step = any($4) and a.status = 'changes_requested'
                   and d.verdict = 'request_changes'
+                  -- What was wanted of an answer to something else is of no use.
+                  and a.revision >= coalesce((select max(c.revision) from longhaul.checkpoint c
+                    where c.shard = a.shard and c.job_id = a.job_id and c.step < $3), 0)
                 order by d.decided_at"#,
                 key.shard(),
                 key.job_id(),
@@ -58,6 +61,17 @@ pub(super) async fn read_shown(
         key.shard(),
         key.job_id(),
         step,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    ballot.has_edited = sqlx::query_scalar!(
+        r#"-- has_edited
+        select exists (select from longhaul.decision
+          where shard = $1 and job_id = $2 and approval_id = $3 and voter = $4 and edited) as "has_edited!""#,
+        key.shard(),
+        key.job_id(),
+        locked.state.approval_id.map(|approval_id| approval_id.0),
+        ballot.voter,
     )
     .fetch_one(&mut *tx)
     .await?;

@@ -12,10 +12,9 @@ use crate::store::read_text;
 /// What becomes of an operation, as its job is seen; without a look only what needs none goes.
 pub(super) fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
     let seen = match (&op.work, seen) {
-        (Work::Ledger, _) => return Fate::Still(Ok(None)),
+        (Work::Ledger, _) | (Work::Vote(_), None) => return Fate::Still(Ok(None)),
         (Work::Decided(_), None) if op.is_stale() => return Fate::Still(Ok(None)),
         (Work::Decided(decided), None) => return decided.fate(),
-        (Work::Vote(_), None) => return Fate::Still(Ok(None)),
         (Work::Submit(_) | Work::Move { .. } | Work::Call { .. }, None) => return Fate::Locked,
         (_, Some(seen)) => seen,
     };

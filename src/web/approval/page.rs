@@ -96,6 +96,7 @@ fn standing(link: &LinkedApproval) -> Standing {
         ApprovalStatus::Rejected => Standing::Decided(Verdict::Reject),
         ApprovalStatus::ChangesRequested => Standing::Decided(Verdict::RequestChanges),
         ApprovalStatus::Withdrawn => Standing::Withdrawn,
+        ApprovalStatus::Superseded if link.has_edited => Standing::Voted,
         ApprovalStatus::Superseded => Standing::Superseded,
     }
 }
