@@ -38,7 +38,7 @@ pub(super) const LANGUAGE: Language = Language {
     optional: "opcional",
     approve: "Aprovar",
     reject: "Rejeitar",
-    rejecting_ends: "Aprovar continua a tarefa. Rejeitar a encerra.",
+    rejecting_ends: "Aprovar libera a tarefa. Rejeitar a encerra.",
     edit: "Editar o rascunho",
     edit_hint: "Ao aprovar, vale o rascunho como você o deixar aqui.",
     send_back: "Pedir ajustes",
