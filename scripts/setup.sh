@@ -14,7 +14,7 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-readonly POSTGRES_MAJOR_MIN=14 RUST_VERSION_MIN=1.95
+readonly POSTGRES_MAJOR_MIN=14 RUST_VERSION_MIN=1.95 AXE_VERSION=4.14.1
 
 # Prints the major version of the server programs in a folder, or 0.
 postgres_major() {
@@ -137,6 +137,16 @@ install_rust() {
     export PATH="$bin:$PATH"
 }
 
+# The judge of the approval page in its tests (MPL-2.0, and no part of what is built or shipped).
+# It has a folder of its own, since npm clears away what it was not told of.
+install_axe() {
+    local folder=$PWD/target/tools/axe
+    grep -qs "\"version\": \"$AXE_VERSION\"" "$folder/node_modules/axe-core/package.json" && return
+    say "installing axe-core $AXE_VERSION with npm"
+    npm install --prefix "$folder" --no-save --no-audit --no-fund --silent "axe-core@$AXE_VERSION" ||
+        fail "npm could not install axe-core $AXE_VERSION, which the tests of the approval page need"
+}
+
 # setup build: what building and running needs. setup tests: what the tests need, too.
 setup() {
     local missing=()
@@ -162,4 +172,5 @@ setup() {
             fail "please install Postgres $POSTGRES_MAJOR_MIN or newer: what apt has here is older"
     fi
     install_rust
+    [ "$1" != tests ] || install_axe
 }

@@ -1,12 +1,36 @@
 //! The languages in which people can be addressed: one list for whoever has to say that there is no other.
+//!
+//! A language is known by its primary subtag alone: who reads `pt-PT` is better served in `pt-BR` than in English.
+//! What pages and notices both write in one of them, and no library writes for us, is here as well.
 
-/// The languages that messages and pages are written in, by their primary subtag.
-pub const SPOKEN: [&str; 2] = ["en", "zh"];
+use chrono::{DateTime, Datelike as _, Utc};
+
+/// The languages that messages and pages are written in, the one for everybody else first.
+pub const SPOKEN: [&str; 3] = ["en", "zh", "pt-BR"];
+
+const WEEKDAYS_IN_PORTUGUESE: [&str; 7] = ["dom.", "seg.", "ter.", "qua.", "qui.", "sex.", "sáb."];
+
+const MONTHS_IN_PORTUGUESE: [&str; 12] = [
+    "jan.", "fev.", "mar.", "abr.", "maio", "jun.", "jul.", "ago.", "set.", "out.", "nov.", "dez.",
+];
 
 /// Whether people can be addressed in the language of this tag, such as `zh-Hant-TW`.
 pub fn is_spoken(tag: &str) -> bool {
-    let primary = tag.split('-').next().unwrap_or_default();
-    SPOKEN.iter().any(|spoken| spoken.eq_ignore_ascii_case(primary))
+    SPOKEN.iter().any(|spoken| is_same(spoken, tag))
+}
+
+/// Whether two tags are of one language, whatever its script and region.
+pub fn is_same(one: &str, other: &str) -> bool {
+    let primary = |tag: &str| tag.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase();
+    primary(one) == primary(other)
+}
+
+/// A day as Brazilians write it: `seg., 30 de nov. de 2026`.
+pub fn day_in_portuguese(at: DateTime<Utc>) -> String {
+    let name = |names: &[&'static str], at: u32| names[usize::try_from(at).unwrap_or(0)];
+    let weekday = name(&WEEKDAYS_IN_PORTUGUESE, at.weekday().num_days_from_sunday());
+    let month = name(&MONTHS_IN_PORTUGUESE, at.month0());
+    format!("{weekday}, {} de {month} de {}", at.day(), at.year())
 }
 
 #[cfg(test)]
@@ -15,10 +39,34 @@ mod tests {
 
     #[test]
     fn a_language_is_known_by_its_primary_subtag() {
-        for (tag, expected) in
-            [("en", true), ("EN-gb", true), ("zh-Hant-TW", true), ("pt-BR", false), ("zhx", false)]
-        {
+        for (tag, expected) in [
+            ("en", true),
+            ("EN-gb", true),
+            ("zh-Hant-TW", true),
+            ("pt", true),
+            ("pt-BR", true),
+            ("PT-pt", true),
+            ("fr-BR", false),
+            ("zhx", false),
+            ("", false),
+        ] {
             assert_eq!(is_spoken(tag), expected, "{tag}");
+        }
+    }
+
+    #[test]
+    fn every_day_and_month_has_its_name_in_portuguese() {
+        let first = DateTime::from_timestamp(1_798_761_600, 0).expect("the first of 2027");
+        for (days, expected) in [
+            (0, "sex., 1 de jan. de 2027"),
+            (1, "sáb., 2 de jan. de 2027"),
+            (2, "dom., 3 de jan. de 2027"),
+            (31, "seg., 1 de fev. de 2027"),
+            (60, "ter., 2 de mar. de 2027"),
+            (126, "sex., 7 de maio de 2027"),
+            (364, "sex., 31 de dez. de 2027"),
+        ] {
+            assert_eq!(day_in_portuguese(first + chrono::TimeDelta::days(days)), expected);
         }
     }
 }

@@ -8,6 +8,8 @@ mod en;
 
 mod zh;
 
+mod pt_br;
+
 mod excerpt;
 
 #[cfg(test)]
@@ -20,6 +22,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use self::excerpt::{cut, lines, one_line, quote, units};
 use crate::domain::event::NoticeKind;
 use crate::domain::job::Reason;
+use crate::domain::language::is_same;
 use crate::domain::money::Usd;
 use crate::store::outbox::Outgoing;
 
@@ -32,8 +35,13 @@ const ERROR_UNITS_MAX: usize = 300;
 /// Less of an output than this says nothing.
 const OUTPUT_UNITS_MIN: usize = 60;
 
+/// Every language, the one for everybody else first.
+const ALL: [&Words; 3] = [&en::WORDS, &zh::WORDS, &pt_br::WORDS];
+
 /// The words of one language.
 struct Words {
+    /// Its BCP 47 tag.
+    tag: &'static str,
     /// The titles.
     asked: &'static str,
     completed: &'static str,
@@ -192,8 +200,7 @@ fn words(language: Option<&str>, task: &str) -> &'static Words {
         let is_han = |letter: char| ('\u{4e00}'..='\u{9fff}').contains(&letter);
         return if task.contains(is_han) { &zh::WORDS } else { &en::WORDS };
     };
-    let primary = language.split('-').next().unwrap_or_default();
-    if primary.eq_ignore_ascii_case("zh") { &zh::WORDS } else { &en::WORDS }
+    ALL.into_iter().find(|words| is_same(words.tag, language)).unwrap_or(ALL[0])
 }
 
 impl Left {

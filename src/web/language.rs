@@ -1,16 +1,20 @@
 //! Languages of the approval page: one file each, all of the same shape.
 //!
 //! A language is a list of texts and a few functions that put numbers and times into sentences.
-//! Another language is one more file and one more line in `ALL`.
+//! Another language is one more file, one more line in `ALL`, and one in the domain's list.
 
 mod en;
 
 mod zh;
 
+mod pt_br;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::domain::language::is_same;
+
 /// Every language, the one for everybody else first.
-const ALL: [&Language; 2] = [&en::LANGUAGE, &zh::LANGUAGE];
+const ALL: [&Language; 3] = [&en::LANGUAGE, &zh::LANGUAGE, &pt_br::LANGUAGE];
 
 /// The texts of the page.
 #[derive(Debug)]
@@ -33,6 +37,7 @@ pub(super) struct Language {
     pub(super) moment: fn(DateTime<Utc>) -> String,
     pub(super) deadline_stands_still: &'static str,
     pub(super) cost: &'static str,
+    pub(super) usd: fn(&str) -> String,
     pub(super) at_least: fn(&str) -> String,
     pub(super) votes: &'static str,
     pub(super) votes_of: fn(i32, i32) -> String,
@@ -85,9 +90,7 @@ pub(super) fn choose(of_job: Option<&str>, accept_language: Option<&str>) -> &'s
 }
 
 fn find(tag: &str) -> Option<&'static Language> {
-    let primary = |tag: &str| tag.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase();
-    let wanted = primary(tag);
-    ALL.into_iter().find(|language| primary(language.tag) == wanted)
+    ALL.into_iter().find(|language| is_same(language.tag, tag))
 }
 
 fn accepted(accept_language: &str) -> Option<&'static Language> {
@@ -109,6 +112,12 @@ fn accepted(accept_language: &str) -> Option<&'static Language> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::language::SPOKEN;
+
+    #[test]
+    fn every_language_that_is_spoken_has_its_page() {
+        assert_eq!(ALL.map(|language| language.tag), SPOKEN);
+    }
 
     #[test]
     fn the_jobs_language_comes_before_the_browsers() {
@@ -116,6 +125,9 @@ mod tests {
             (None, None, "en"),
             (Some("zh"), Some("en"), "zh"),
             (Some("zh-Hant-TW"), None, "zh"),
+            (Some("pt"), Some("en"), "pt-BR"),
+            (Some("pt-BR"), Some("zh"), "pt-BR"),
+            (Some("fr"), Some("pt-PT, en;q=0.9"), "pt-BR"),
             (Some("fr"), Some("zh-CN,zh;q=0.9,en;q=0.8"), "zh"),
             (None, Some("fr-FR, zh-CN;q=0.5, en;q=0.7"), "en"),
             (None, Some("en;q=0, ZH"), "zh"),
@@ -129,11 +141,20 @@ mod tests {
     #[test]
     fn time_left_is_told_in_its_two_largest_units() {
         let left = |seconds| ALL.map(|language| (language.time_left)(TimeDelta::seconds(seconds)));
-        assert_eq!(left(86_340), ["23 h 59 min left", "还剩 23 小时 59 分钟"]);
-        assert_eq!(left(2 * 86_400 + 3 * 3600 + 59), ["2 d 3 h left", "还剩 2 天 3 小时"]);
-        assert_eq!(left(3600), ["1 h left", "还剩 1 小时"]);
-        assert_eq!(left(61), ["1 min left", "还剩 1 分钟"]);
-        assert_eq!(left(59), ["less than a minute left", "还剩不到 1 分钟"]);
+        assert_eq!(
+            left(86_340),
+            ["23 h 59 min left", "还剩 23 小时 59 分钟", "faltam 23 h 59 min"]
+        );
+        assert_eq!(
+            left(2 * 86_400 + 3 * 3600 + 59),
+            ["2 d 3 h left", "还剩 2 天 3 小时", "faltam 2 dias e 3 h"]
+        );
+        assert_eq!(left(3600), ["1 h left", "还剩 1 小时", "falta 1 h"]);
+        assert_eq!(left(61), ["1 min left", "还剩 1 分钟", "falta 1 min"]);
+        assert_eq!(
+            left(59),
+            ["less than a minute left", "还剩不到 1 分钟", "falta menos de um minuto"]
+        );
     }
 
     #[test]
@@ -142,7 +163,11 @@ mod tests {
         let moments = ALL.map(|language| (language.moment)(at));
         assert_eq!(
             moments,
-            ["Mon, 30 Nov 2026, 01:00 (UTC+00:00)", "2026年11月30日 01:00（UTC+00:00）"]
+            [
+                "Mon, 30 Nov 2026, 01:00 (UTC+00:00)",
+                "2026年11月30日 01:00（UTC+00:00）",
+                "seg., 30 de nov. de 2026, 01:00 (UTC+00:00)"
+            ]
         );
     }
 }

@@ -3,6 +3,7 @@
 //! The links come from the messages of the sandbox, as an approver has them.
 //! Screenshots of every state are left in `target/screenshots` for people to look at.
 
+mod access;
 mod browser;
 
 use longhaul::rpc::proto::{
@@ -144,6 +145,10 @@ async fn the_page_speaks_the_language_of_the_job_or_else_of_the_browser() {
     browser.speak("zh-CN,zh;q=0.9,en;q=0.8").await;
     browser.open(&links.approve).await;
     assert_eq!(browser.measure("return document.documentElement.lang").await, "zh");
+    browser.speak("pt-PT,pt;q=0.9,en;q=0.8").await;
+    browser.open(&links.approve).await;
+    assert_eq!(browser.measure("return document.documentElement.lang").await, "pt-BR");
+    assert!(browser.text().await.contains("faltam 23 h 59 min"));
     assert_eq!(browser.complaints().await, Vec::<String>::new());
     browser.close().await;
 }
@@ -286,13 +291,12 @@ async fn an_approver_sends_the_draft_back_and_then_edits_it() {
     browser.fits(390).await;
     browser.shoot_whole("ask-send-back").await;
     // Without a word about what is to be changed the browser does not send it.
-    let into_view = "document.querySelector('.send-back').scrollIntoView({block: 'center'})";
-    browser.measure(into_view).await;
+    browser.reach(".send-back").await;
     browser.find("button[value=request_changes]").await.click().await.unwrap();
     let script = "return document.querySelector('#comment').matches(':user-invalid')";
     assert_eq!(browser.measure(script).await, json!(true));
     browser.find("#comment").await.send_keys("Name the price.").await.unwrap();
-    browser.measure(into_view).await;
+    browser.reach(".send-back").await;
     browser.press("button[value=request_changes]").await;
     let text = browser.text().await;
     for part in ["Sent back", "by …0100", "Name the price.", "shown to you anew"] {

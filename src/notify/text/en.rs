@@ -9,6 +9,7 @@ use super::{Left, Words};
 use crate::domain::job::Reason;
 
 pub(super) const WORDS: Words = Words {
+    tag: "en",
     asked: "Your decision is needed",
     completed: "Your job is done",
     failed: "Your job failed",

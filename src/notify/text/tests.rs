@@ -1,4 +1,4 @@
-//! What a person reads, in both languages and at every limit.
+//! What a person reads, in every language and at every limit.
 
 use std::str::FromStr as _;
 
@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::domain::id::{JobKey, NoticeId};
+use crate::domain::language::SPOKEN;
 use crate::store::outbox::LinkTokens;
 
 const URL: &str = "https://longhaul.example/team";
@@ -98,6 +99,40 @@ fn an_approval_request_reads_well_in_chinese() {
 }
 
 #[test]
+fn an_approval_request_reads_well_in_portuguese() {
+    let expected = "*Precisamos da sua decisão*
+为一款记账App写推广文案
+Etapa 2 de 2
+
+请审核第一步草稿是否可以对外使用
+
+Rascunho:
+> 随手记一笔，月底不糊涂。
+>
+> **支持**多账本。
+
+Por favor, decida até seg., 30 de nov. de 2026, 19:05 UTC (faltam 24 horas).
+Cada link abre uma página; nada é decidido até você confirmar lá.
+
+Aprovar: https://longhaul.example/team/approvals/PaaaaaaaaaaaaaaaaaaaaaA
+Rejeitar: https://longhaul.example/team/approvals/PbbbbbbbbbbbbbbbbbbbbbQ";
+    for language in ["pt", "pt-BR", "pt-PT"] {
+        assert_eq!(write_notice(&notice(NoticeKind::ApprovalRequested, language)), expected);
+    }
+    let mut failed = notice(NoticeKind::Failed, "pt-BR");
+    failed.reason = Some(Reason::ModelRefused);
+    assert_eq!(
+        write_notice(&failed),
+        "*Sua tarefa falhou*\n为一款记账App写推广文案\nEtapa 2 de 2\n\nO modelo de IA se recusou a responder.\n\nCusto: US$ 0,0123"
+    );
+}
+
+#[test]
+fn every_language_that_is_spoken_has_its_notices() {
+    assert_eq!(ALL.map(|words| words.tag), SPOKEN);
+}
+
+#[test]
 fn operators_are_told_how_much_may_be_spent_and_until_when_jobs_wait() {
     let told = write_notice(&notice(NoticeKind::DailyBudget, "en"));
     assert!(told.starts_with("*The day's budget is used up*\n\n"), "{told}");
@@ -106,6 +141,9 @@ fn operators_are_told_how_much_may_be_spent_and_until_when_jobs_wait() {
     let told = write_notice(&notice(NoticeKind::DailyBudget, "zh"));
     assert!(told.starts_with("*今日预算已用完*\n\n今日预算（12.5 美元）的余额"), "{told}");
     assert!(!told.contains("记账"), "no job is named: {told}");
+    let told = write_notice(&notice(NoticeKind::DailyBudget, "pt"));
+    assert!(told.starts_with("*O orçamento do dia acabou*\n\n"), "{told}");
+    assert!(told.contains("orçamento de US$ 12,5 para este dia"), "{told}");
 }
 
 #[test]
@@ -164,7 +202,7 @@ fn without_a_language_the_script_of_the_task_decides() {
 fn both_links_survive_any_length_of_anything_else() {
     let long = ["长", "👨‍👩‍👧‍👦", "word ", "a", "\n", "> ", "e\u{301}"]
         .map(|part| part.repeat((64 << 10) / part.len()));
-    for language in ["en", "zh"] {
+    for language in SPOKEN {
         for filler in &long {
             let mut notice = notice(NoticeKind::ApprovalRequested, language);
             notice.task.clone_from(filler);

@@ -9,6 +9,7 @@ use super::{Left, Words};
 use crate::domain::job::Reason;
 
 pub(super) const WORDS: Words = Words {
+    tag: "zh",
     asked: "请您审批",
     completed: "任务已完成",
     failed: "任务失败",

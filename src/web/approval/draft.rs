@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use ammonia::{Builder, UrlRelative};
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
 
 /// The most of a draft that is shown, in bytes.
 const DRAFT_BYTES_MAX: usize = 200_000;
@@ -33,6 +33,7 @@ pub(super) fn render(draft: &str) -> Draft {
     let is_cut = shown.len() < draft.len();
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH;
     let mut depth = 0_usize;
+    let mut outline = Outline::default();
     let mut events = Vec::new();
     for event in Parser::new_ext(shown, options) {
         if matches!(event, Event::Start(_)) {
@@ -43,12 +44,47 @@ pub(super) fn render(draft: &str) -> Draft {
         if depth > DEPTH_MAX {
             return Draft { html: None, text: plain(shown), is_cut };
         }
-        events.extend(tame(event));
+        events.extend(tame(outline.place(event)));
     }
     let mut unsafe_html = String::with_capacity(shown.len() * 3 / 2);
     html::push_html(&mut unsafe_html, events.into_iter());
     let safe = sanitizer().clean(&unsafe_html).to_string();
     Draft { html: Some(plain(&safe)), text: String::new(), is_cut }
+}
+
+/// The headings that the present place in a draft stands under, the outermost first.
+///
+/// A draft stands under a heading of the page, of the second level.
+/// Who moves from heading to heading by ear finds its headings below that, with no level left out.
+#[derive(Default)]
+struct Outline {
+    above: Vec<HeadingLevel>,
+}
+
+impl Outline {
+    fn place<'a>(&mut self, event: Event<'a>) -> Event<'a> {
+        if let Event::Start(Tag::Heading { level, id, classes, attrs }) = event {
+            while self.above.last().is_some_and(|above| *above >= level) {
+                self.above.pop();
+            }
+            self.above.push(level);
+            let level = self.level();
+            return Event::Start(Tag::Heading { level, id, classes, attrs });
+        }
+        if matches!(event, Event::End(TagEnd::Heading(_))) {
+            return Event::End(TagEnd::Heading(self.level()));
+        }
+        event
+    }
+
+    fn level(&self) -> HeadingLevel {
+        match self.above.len() {
+            0 | 1 => HeadingLevel::H3,
+            2 => HeadingLevel::H4,
+            3 => HeadingLevel::H5,
+            _ => HeadingLevel::H6,
+        }
+    }
 }
 
 /// A draft as it is put before somebody who may edit it, with the line ends of a form.
@@ -92,8 +128,6 @@ fn sanitizer() -> Builder<'static> {
         "code",
         "del",
         "em",
-        "h1",
-        "h2",
         "h3",
         "h4",
         "h5",
@@ -119,6 +153,8 @@ fn sanitizer() -> Builder<'static> {
         .tags(HashSet::from(tags))
         .generic_attributes(HashSet::new())
         .tag_attributes(attributes)
+        // A table that is wider than the phone is scrolled, also by who has but a keyboard.
+        .set_tag_attribute_value("table", "tabindex", "0")
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
         .url_relative(UrlRelative::Deny)
         .link_rel(Some("noopener nofollow"))
@@ -139,12 +175,26 @@ mod tests {
         let html = html(
             "# Title\n\n* **one**\n* [two](https://example.com/?a=1&b=2)\n\n|a|\n|-|\n|b|\n\n你好 👩‍👩‍👧",
         );
-        for part in ["<h1>Title</h1>", "<strong>one</strong>", "<td>b</td>", "你好 👩‍👩‍👧"]
+        for part in ["<h3>Title</h3>", "<strong>one</strong>", "<td>b</td>", "你好 👩‍👩‍👧"]
         {
             assert!(html.contains(part), "{html}");
         }
         let link = r#"<a href="https://example.com/?a=1&amp;b=2" rel="noopener nofollow">two</a>"#;
         assert!(html.contains(link), "{html}");
+    }
+
+    #[test]
+    fn headings_of_a_draft_stand_below_those_of_the_page_and_skip_no_level() {
+        let html = html("### a\n\n# b\n\n#### c\n\n## d\n\n###### e\n\n# f\n\n# g\n");
+        let levels: Vec<&str> = html.split("</h").skip(1).map(|rest| &rest[..1]).collect();
+        assert_eq!(levels, ["3", "3", "4", "4", "5", "3", "3"], "{html}");
+        for level in ["3", "4", "5"] {
+            let [begun, ended] =
+                ["<h", "</h"].map(|tag| html.matches(&format!("{tag}{level}>")).count());
+            assert_eq!(begun, ended, "{html}");
+        }
+        let deep = self::html("# a\n\n## b\n\n### c\n\n#### d\n\n##### e\n\n###### f\n");
+        assert_eq!(deep.matches("<h6>").count(), 3, "{deep}");
     }
 
     #[test]

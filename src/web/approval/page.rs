@@ -189,7 +189,7 @@ fn facts(link: &LinkedApproval, say: &'static Language) -> Vec<Fact> {
         }
         None => fact(say.deadline, say.deadline_stands_still.to_owned(), String::new()),
     };
-    let cost = format!("${}", link.cost_usd);
+    let cost = (say.usd)(&link.cost_usd.to_string());
     let cost = if link.cost_is_partial { (say.at_least)(&cost) } else { cost };
     let step = (say.step_of)(link.step, link.state.step_count);
     let mut facts = vec![

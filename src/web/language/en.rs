@@ -23,6 +23,7 @@ pub(super) const LANGUAGE: Language = Language {
     moment,
     deadline_stands_still: "Stands still while the job is paused",
     cost: "Cost so far",
+    usd: |amount| format!("${amount}"),
     at_least: |cost| format!("at least {cost}"),
     votes: "Votes",
     votes_of: |votes, quorum| format!("{votes} of {quorum} approvals"),

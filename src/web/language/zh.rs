@@ -23,6 +23,7 @@ pub(super) const LANGUAGE: Language = Language {
     moment,
     deadline_stands_still: "任务暂停期间不计时",
     cost: "目前费用",
+    usd: |amount| format!("${amount}"),
     at_least: |cost| format!("至少 {cost}"),
     votes: "表决情况",
     votes_of: |votes, quorum| format!("已有 {votes} 票批准，共需 {quorum} 票"),

@@ -97,6 +97,12 @@ impl Browser {
         self.outcome().await;
     }
 
+    /// Scrolls to where nothing covers an element.
+    pub async fn reach(&self, selector: &str) {
+        let center = "scrollIntoView({block: 'center'})";
+        self.measure(&format!("document.querySelector('{selector}').{center}")).await;
+    }
+
     /// Waits for the page that tells an outcome.
     pub async fn outcome(&self) {
         self.appears("main.outcome").await;
@@ -124,14 +130,18 @@ impl Browser {
     }
 
     async fn resize_to(&self, width: u32, height: u32) {
-        let size =
-            json!({"width": width, "height": height, "deviceScaleFactor": 2, "mobile": true});
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 2, "mobile": width < 800});
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
     }
 
     /// A person who likes it dark.
     pub async fn darken(&self) {
-        let features = json!([{"name": "prefers-color-scheme", "value": "dark"}]);
+        self.shade("dark").await;
+    }
+
+    /// A person who likes it `dark` or `light`.
+    pub async fn shade(&self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", json!({"features": features})).await;
     }
 
@@ -156,11 +166,17 @@ impl Browser {
 
     /// Keeps the whole page, as if the phone were as long as it.
     pub async fn shoot_whole(&self, name: &str) {
+        let width = self.stretch().await;
+        self.shoot(name).await;
+        self.resize(width).await;
+    }
+
+    /// A phone as wide as before, and as long as the page: nothing lies behind what stays in view.
+    pub async fn stretch(&self) -> u32 {
         let size = self.measure("return [innerWidth, document.documentElement.scrollHeight]").await;
         let part = |at: usize| u32::try_from(size[at].as_u64().unwrap()).unwrap();
         self.resize_to(part(0), part(1)).await;
-        self.shoot(name).await;
-        self.resize(part(0)).await;
+        part(0)
     }
 
     /// Fails if a part of the page lies beyond the right edge, at this width.
@@ -171,8 +187,9 @@ impl Browser {
         assert_eq!(measured, json!([width, width]), "a page that scrolls sideways");
     }
 
-    async fn devtools(&self, command: &str, params: Value) {
-        self.extra("goog/cdp/execute", json!({"cmd": command, "params": params})).await;
+    /// Does what the tools of developers can, and answers with what they are told.
+    pub async fn devtools(&self, command: &str, params: Value) -> Value {
+        self.extra("goog/cdp/execute", json!({"cmd": command, "params": params})).await
     }
 
     async fn extra(&self, path: &'static str, body: Value) -> Value {
