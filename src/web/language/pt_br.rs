@@ -14,6 +14,7 @@ pub(super) const LANGUAGE: Language = Language {
     no_draft: "Não há rascunho antes desta etapa.",
     draft_is_cut: "O rascunho é mais longo do que esta página mostra. Peça o texto completo antes de decidir sobre o que falta.",
     draft_is_plain: "O rascunho aparece como foi escrito, sem formatação.",
+    sources: "Fontes",
     asked_by_job: "Pedido da tarefa",
     you_decide_as: "Você decide como",
     progress: "Andamento",

@@ -46,7 +46,7 @@ const RICH: &str = "#### A heading\n\nA line with [a link](https://example.com/)
 
 impl Browser {
     /// Fails if axe finds a fault in what the page shows now.
-    async fn is_open_to_everybody(&self, state: &str) {
+    pub(super) async fn is_open_to_everybody(&self, state: &str) {
         let world = self.world_with_axe().await;
         for width in [320, 390, 1280] {
             self.fits(width).await;
