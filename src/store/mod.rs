@@ -51,6 +51,8 @@ pub mod batch;
 
 pub mod outbox;
 
+pub mod receipt;
+
 pub mod sweep;
 
 pub mod gauge;
