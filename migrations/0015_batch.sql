@@ -28,7 +28,9 @@ create table longhaul.batch_request (
   step        integer     not null,
   revision    integer     not null,
   params      json,
+  bytes       integer     not null,
   due_at      timestamptz not null,
+  not_before  timestamptz,
   created_at  timestamptz not null,
   batch_id    uuid,
   result      json,
@@ -44,7 +46,9 @@ comment on column longhaul.batch_request.call_id is 'Its row in the ledger, and 
 comment on column longhaul.batch_request.step is 'The step that asks.';
 comment on column longhaul.batch_request.revision is 'In which revision.';
 comment on column longhaul.batch_request.params is 'The question in the words of the provider; null once it is answered.';
-comment on column longhaul.batch_request.due_at is 'Not before this time it leaves.';
+comment on column longhaul.batch_request.bytes is 'How long that is.';
+comment on column longhaul.batch_request.due_at is 'From this time on it waits for no others to leave with it.';
+comment on column longhaul.batch_request.not_before is 'Until this time it does not leave: the provider had no room for an order.';
 comment on column longhaul.batch_request.created_at is 'When it was written.';
 comment on column longhaul.batch_request.batch_id is 'The batch it is in; null until it leaves.';
 comment on column longhaul.batch_request.result is 'What became of it, in the words of the provider.';
@@ -55,3 +59,12 @@ comment on column longhaul.batch_request.reserved_usd is 'How much that was; wha
 create index batch_request_unsent on longhaul.batch_request (due_at) where batch_id is null;
 create index batch_request_sent on longhaul.batch_request (batch_id) where batch_id is not null;
 create index batch_request_answered on longhaul.batch_request (answered_at) where answered_at is not null;
+
+-- A call that waits in a batch is none that a dead executor left unsettled.
+-- beside the release before: the list only grows.
+alter table longhaul.model_call drop constraint model_call_outcome_check;
+-- beside the release before: it writes only words that are in the list.
+alter table longhaul.model_call add constraint model_call_outcome_check check (outcome in
+  ('started', 'batched', 'answered', 'failed', 'aborted', 'lost')) not valid;
+comment on column longhaul.model_call.outcome is
+  'started: not settled. batched: waits in a batch. answered, failed, aborted: as its caller saw it end. lost: its executor died; a late settlement overrides.';

@@ -22,6 +22,7 @@ alter table longhaul.decision add column edited boolean not null default false;
 comment on column longhaul.decision.edited is 'Whether what was shown was edited with it; the edit is a checkpoint of its own.';
 
 -- An edit makes a new revision after its approval was asked.
+-- beside the release before: its columns stay, and that release makes no such revision.
 create or replace view longhaul.durable_jobs as
 select
   j.job_id,

@@ -113,6 +113,7 @@ fn details(job: &Job, wide: usize, paint: Paint) -> Vec<String> {
         lines.push(String::new());
         lines.push(harmless(&job.output));
     }
+    lines.extend(sources(job, paint));
     for step in job.steps.iter().filter(|step| !step.partial_output.is_empty()) {
         lines.push(String::new());
         lines.push(paint.dim(&format!("step {} so far, not whole:", step.step)));
@@ -121,10 +122,27 @@ fn details(job: &Job, wide: usize, paint: Paint) -> Vec<String> {
     lines
 }
 
+/// The pages that the output cites, each once.
+fn sources(job: &Job, paint: Paint) -> Vec<String> {
+    let last = job.steps.iter().rev().find(|step| !step.output.is_empty());
+    let mut pages: Vec<(&str, &str)> = Vec::new();
+    for citation in last.into_iter().flat_map(|step| &step.citations) {
+        if !pages.iter().any(|(url, _)| *url == citation.url) {
+            pages.push((&citation.url, &citation.title));
+        }
+    }
+    let listed = pages.iter().enumerate().map(|(number, (url, title))| {
+        let (url, title) = (one_line(url), one_line(title));
+        format!("[{}] {title} {}", number + 1, paint.dim(&url))
+    });
+    let listed: Vec<String> = listed.collect();
+    if listed.is_empty() { listed } else { [vec![String::new()], listed].concat() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::proto::{Approval, Delivery, Notice, NoticeKind, Usage};
+    use crate::rpc::proto::{Approval, Citation, Delivery, Notice, NoticeKind, StepState, Usage};
 
     #[test]
     fn the_details_say_what_is_pending_what_it_cost_and_who_was_told() {
@@ -139,6 +157,21 @@ mod tests {
                 ..Notice::default()
             }],
             output: "line\nline\u{1b}[2J".to_owned(),
+            steps: vec![StepState {
+                output: "line".to_owned(),
+                citations: [
+                    ("https://a.example", "A"),
+                    ("https://a.example", "A"),
+                    ("https://b.example", "B\nb"),
+                ]
+                .map(|(url, title)| Citation {
+                    url: url.to_owned(),
+                    title: title.to_owned(),
+                    ..Citation::default()
+                })
+                .into(),
+                ..StepState::default()
+            }],
             ..Job::default()
         };
         assert_eq!(
@@ -152,6 +185,9 @@ mod tests {
                 "notice      approval requested to …0100: sent",
                 "",
                 "line\nline[2J",
+                "",
+                "[1] A https://a.example",
+                "[2] B b https://b.example",
             ]
         );
     }

@@ -188,6 +188,11 @@ pub(super) fn due(turn: &mut Turn<'_>) -> bool {
             turn.tell_step(EventKind::StepFinished, "has waited");
             enter(turn, step + 1);
         }
+        Some(Reason::Batch) => {
+            // The window for passing errors is for trying, not for waiting in a batch.
+            let waited = turn.now - turn.state.updated_at;
+            turn.state.first_error_at = turn.state.first_error_at.map(|at| at + waited);
+        }
         // Parked in a run step: now it can be claimed, and its reason stays until it is.
         Some(_) | None => {}
     }

@@ -44,7 +44,10 @@ pub(super) fn vote(turn: &mut Turn<'_>, ballot: Ballot) -> Moved {
         return Ok(false);
     }
     if turn.state.approval_id != Some(ballot.approval_id) {
-        let agrees = ballot.status == outcome(ballot.verdict);
+        // Whoever edited is asked nothing more, and their edit is what the others are asked about.
+        let is_theirs = ballot.status == ApprovalStatus::Superseded && ballot.has_edited;
+        let is_repeated = is_theirs && ballot.verdict == Verdict::Approve;
+        let agrees = is_repeated || ballot.status == outcome(ballot.verdict);
         let status = ballot.status;
         return if agrees { Ok(false) } else { Err(Refusal::ApprovalClosed { status }) };
     }

@@ -159,6 +159,7 @@ impl<'a> Life<'a> {
                     edited_output: edits.then(|| "e".to_owned()),
                     shown: Some(Box::new(result())),
                     revisions: i32::try_from(revisions).expect("a life is short"),
+                    has_edited: false,
                     approval_id,
                     status,
                     votes: cast,

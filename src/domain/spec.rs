@@ -218,6 +218,18 @@ impl Spec {
         may.map(|(number, _)| number).collect()
     }
 
+    /// About how many bytes of text it holds.
+    pub fn text_bytes(&self) -> usize {
+        let of_option = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let steps = self.steps.iter().map(|step| match &step.work {
+            Work::Run(run) => run.prompt.len() + of_option(&run.system),
+            Work::Approval(approval) => approval.note.len(),
+            Work::Wait(_) => 0,
+        });
+        // A step has some bytes without any text, too.
+        self.task.len() + of_option(&self.system) + steps.map(|bytes| bytes + 256).sum::<usize>()
+    }
+
     /// How many steps there are.
     pub fn step_count(&self) -> i32 {
         i32::try_from(self.steps.len()).expect("a validated job has at most 1,000 steps")

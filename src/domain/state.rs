@@ -80,6 +80,8 @@ pub struct Ballot {
     pub shown: Option<Box<StepResult>>,
     /// How often the step has been sent back.
     pub revisions: i32,
+    /// Whether the pending approval is about what this voter has edited.
+    pub has_edited: bool,
 }
 
 /// Why an action may not be done.

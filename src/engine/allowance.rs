@@ -273,6 +273,7 @@ impl Reserved {
             CallOutcome::Answered
             | CallOutcome::Aborted
             | CallOutcome::Lost
+            | CallOutcome::Batched
             | CallOutcome::Started => settled.cost_usd,
         };
         if let Some(cost) = cost {
@@ -280,9 +281,15 @@ impl Reserved {
         }
     }
 
-    /// Others settle the call: from which day how much was set aside for it, if anything.
-    pub(super) fn hand_over(self) -> Option<(NaiveDate, Usd)> {
-        self.0.map(|(_, day, most)| (day, most))
+    /// From which day how much is set aside, if anything.
+    pub(super) fn amount(&self) -> Option<(NaiveDate, Usd)> {
+        self.0.as_ref().map(|(_, day, most)| (*day, *most))
+    }
+
+    /// Others settle the call.
+    pub(super) fn hand_over(self) {
+        // Here it counts as spent from now on.
+        drop(self);
     }
 
     /// The call has not left.

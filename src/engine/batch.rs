@@ -9,7 +9,8 @@ use super::call::result;
 use super::step::{Ended, Steps};
 use crate::domain::id::CallId;
 use crate::domain::money::Usd;
-use crate::model::{Call, ModelError, Reply, Then};
+use crate::domain::state::Refusal;
+use crate::model::{Call, ModelError, Reply, Retry, Then};
 use crate::store::StoreError;
 use crate::store::batch::{Batched, Question};
 use crate::store::claim::Claimed;
@@ -19,6 +20,8 @@ use crate::store::ledger::CallEnd;
 enum Read {
     /// Its end.
     Ended(Ended),
+    /// A question that came to nothing.
+    Erred(ModelError, CallId),
     /// It waits.
     Open,
     /// This is to be asked next.
@@ -41,13 +44,14 @@ impl Steps {
         let call = match self.read(call, &asked) {
             Read::Next(call) => call,
             Read::Open => return Ok((Ended::Batched, CallEnd::Unsent(call_id))),
-            Read::Ended(ended) => {
-                if matches!(ended, Ended::Erred(_)) {
-                    // Another attempt asks anew.
-                    let forget = || self.store.forget_batched(job);
+            Read::Ended(ended) => return Ok((ended, CallEnd::Unsent(call_id))),
+            Read::Erred(error, erred) => {
+                // What is asked again is forgotten; what fails for good stays as it is until the job has gone on.
+                if error.retry != Retry::Never {
+                    let forget = || self.store.forget_batched(job, erred);
                     self.patiently(abort, forget).await.map_err(unsent)?;
                 }
-                return Ok((ended, CallEnd::Unsent(call_id)));
+                return Ok((Ended::Erred(error), CallEnd::Unsent(call_id)));
             }
         };
         if !self.model.is_configured() {
@@ -55,17 +59,27 @@ impl Steps {
         }
         let now = job.state.updated_at;
         let reserved = match self.reserve(job, &call, call_id, now, abort).await.map_err(unsent)? {
-            Ok(reserved) => reserved.hand_over(),
+            Ok(reserved) => reserved,
             Err(ended) => return Ok((ended, CallEnd::Unsent(call_id))),
         };
-        let params = self.model.batched(&call);
-        let question = Question { call_id, params: &params, linger: self.linger, reserved };
-        let ask = || self.store.ask_in_batch(job, question);
-        // A try whose reply was lost may have written it, so its row in the ledger stays in any case.
-        let asked = self.patiently(abort, ask).await;
-        asked
-            .map(|()| (Ended::Batched, CallEnd::Batched))
-            .map_err(|error| (error, CallEnd::Batched))
+        if abort.is_cancelled() {
+            reserved.unsent();
+            return Ok((Ended::Aborted, CallEnd::Unsent(call_id)));
+        }
+        let (params, amount) = (self.model.batched(&call), reserved.amount());
+        let question = Question { call_id, params: &params, linger: self.linger, reserved: amount };
+        match self.patiently(abort, || self.store.ask_in_batch(job, question)).await {
+            Ok(true) => {
+                reserved.hand_over();
+                Ok((Ended::Batched, CallEnd::Batched))
+            }
+            Ok(false) => {
+                reserved.unsent();
+                Err(unsent(Refusal::LeaseLost.into()))
+            }
+            // It may have been written, so its row in the ledger stays.
+            Err(error) => Err((error, CallEnd::Batched)),
+        }
     }
 
     /// Goes through what was asked and answered.
@@ -76,7 +90,7 @@ impl Steps {
             let batch_id = one.provider_batch_id.as_deref().unwrap_or_default();
             let reply = match self.model.read_result(answered, batch_id) {
                 Ok(reply) => reply,
-                Err(error) => return Read::Ended(Ended::Erred(error)),
+                Err(error) => return Read::Erred(error, one.call_id),
             };
             let on = one.ordered_at.date_naive();
             let spent = self.model.find_cost(&reply.model, &reply.usage, reply.tier, on);
@@ -89,7 +103,7 @@ impl Steps {
             };
             match then {
                 Then::Done => return Read::Ended(Ended::Succeeded(result(whole, cost))),
-                Then::Fail(error) => return Read::Ended(Ended::Erred(error)),
+                Then::Fail(error) => return Read::Erred(error, one.call_id),
                 Then::GoOn(next) => (call, answer) = (next, Some(whole)),
             }
         }

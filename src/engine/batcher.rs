@@ -40,8 +40,10 @@ const TRIES: u32 = 6;
 const SKEW: TimeDelta = TimeDelta::minutes(2);
 /// An order has come to the provider after this time, or never will.
 const ARRIVAL: TimeDelta = TimeDelta::minutes(3);
-/// A batch that the provider does not show for so long after its order is gone.
-const APPEARANCE: TimeDelta = TimeDelta::minutes(10);
+/// A batch that the provider does not show after the longest that it works on one is gone.
+const LOST: TimeDelta = TimeDelta::hours(26);
+/// An order that did not leave at once does not leave.
+const LATE: Duration = Duration::from_mins(1);
 /// How often what nobody needs any more is forgotten.
 const TIDY: Duration = Duration::from_mins(1);
 /// When the provider does not say for how long an order is too much for it.
@@ -108,10 +110,20 @@ impl Batcher {
             });
             Box::pin(looks).await;
         }
+        if work.has_answered {
+            self.store.wake_answered().await?;
+        }
         while work.has_unsent && !stop.is_cancelled() && self.lease.is_alive() {
+            let taken_at = Instant::now();
             let Some(order) = self.store.take_order(self.lease.executor_id()).await? else {
                 break;
             };
+            // Who was frozen in between must not send what others may have given up by now.
+            if taken_at.elapsed() > LATE {
+                a_few_times(TRIES, || self.store.order_not_taken(order.batch_id, Duration::ZERO))
+                    .await?;
+                break;
+            }
             self.send(order).await?;
         }
         Ok(())
@@ -120,11 +132,7 @@ impl Batcher {
     async fn send(&self, order: Order) -> Result<(), StoreError> {
         let (batch_id, count) = (order.batch_id, order.questions.len());
         match self.model.order_batch(&order.questions).await {
-            Ok(provider_id) => {
-                tracing::info!(%batch_id, provider_id, count, "a batch was ordered");
-                let taken = || self.store.order_taken(batch_id, &provider_id, self.settings.poll);
-                a_few_times(TRIES, taken).await
-            }
+            Ok(provider_id) => self.note_taken(batch_id, &provider_id, count).await,
             Err(NotOrdered::Unsure(error)) => {
                 tracing::warn!(
                     %batch_id,
@@ -135,16 +143,46 @@ impl Batcher {
                 let unsure = || self.store.order_unsure(batch_id, self.settings.poll);
                 a_few_times(TRIES, unsure).await
             }
-            Err(NotOrdered::Refused(error)) => {
+            Err(NotOrdered::Refused { error, is_about_a_question }) => {
                 tracing::warn!(%batch_id, count, error = &error as &dyn Error, "a batch was refused");
                 let after = match error.retry {
                     Retry::After(after) => after,
                     Retry::Backoff => AGAIN,
+                    // One question must not be the end of all.
+                    Retry::Never if is_about_a_question && count > 1 => {
+                        return self.send_in_halves(order).await;
+                    }
                     Retry::Never => return self.refuse(order, &error).await,
                 };
                 a_few_times(TRIES, || self.store.order_not_taken(batch_id, after)).await
             }
         }
+    }
+
+    async fn note_taken(
+        &self,
+        batch_id: Uuid,
+        provider_id: &str,
+        count: usize,
+    ) -> Result<(), StoreError> {
+        tracing::info!(%batch_id, provider_id, count, "a batch was ordered");
+        let taken = || self.store.order_taken(batch_id, provider_id, self.settings.poll);
+        if a_few_times(TRIES, taken).await? {
+            return Ok(());
+        }
+        // It was given up for lost, and its questions have left with another one.
+        tracing::error!(provider_id, "a batch was ordered too late, and is canceled");
+        if let Err(error) = self.model.cancel_batch(provider_id).await {
+            tracing::error!(provider_id, error = &error as &dyn Error, "it could not be canceled");
+        }
+        Ok(())
+    }
+
+    async fn send_in_halves(&self, mut order: Order) -> Result<(), StoreError> {
+        let questions = order.questions.split_off(order.questions.len() / 2);
+        let batch_id = self.store.split_order(order.batch_id, &questions).await?;
+        Box::pin(self.send(order)).await?;
+        Box::pin(self.send(Order { batch_id, questions })).await
     }
 
     /// None of its questions will ever be answered.
@@ -160,11 +198,11 @@ impl Batcher {
         ids: impl IntoIterator<Item = CallId>,
         result: &RawValue,
     ) -> Result<(), StoreError> {
-        let settlement = self.settle(result, "", NaiveDate::MAX);
+        let (settlement, _) = self.settle(result, "", NaiveDate::MAX);
         let answer = BatchAnswer { result: result.to_owned(), settlement };
         let answers: HashMap<CallId, BatchAnswer> =
             ids.into_iter().map(|call_id| (call_id, answer.clone())).collect();
-        a_few_times(TRIES, || self.store.store_answers(batch_id, &answers)).await
+        a_few_times(TRIES, || self.store.store_answers(batch_id, &answers)).await.map(|_| ())
     }
 
     /// Brings an order further that left some time ago.
@@ -177,10 +215,17 @@ impl Batcher {
                 self.model.cancel_batch(provider_id).await?;
                 Ok(self.store.batch_canceling(batch.batch_id).await?)
             }
-            // It may not be shown everywhere yet.
-            None if batch.now - batch.created_at < APPEARANCE => Ok(()),
-            None => self.end(batch, provider_id).await,
+            None => self.give_up_lost(batch, provider_id).await,
         }
+    }
+
+    /// It may not be shown everywhere yet, or not to who asks; once it is over in any case, nothing more will come of it.
+    async fn give_up_lost(&self, batch: &DueBatch, provider_id: &str) -> Result<(), BatchError> {
+        if batch.now - batch.created_at < LOST {
+            tracing::warn!(provider_id, "the model provider does not find a batch");
+            return Ok(());
+        }
+        self.end(batch, provider_id).await
     }
 
     /// Looks for an order, whose answer was lost, among the batches that were made about then.
@@ -203,7 +248,8 @@ impl Batcher {
             };
             if first.is_some_and(|result| ours.contains(&result.custom_id)) {
                 tracing::info!(batch_id = %batch.batch_id, provider_id = one.id, "found an order");
-                return Ok(self.store.order_taken(batch.batch_id, &one.id, Duration::ZERO).await?);
+                self.store.order_taken(batch.batch_id, &one.id, Duration::ZERO).await?;
+                return Ok(());
             }
         }
         if may_be_one || batch.now - batch.created_at < ARRIVAL {
@@ -215,7 +261,9 @@ impl Batcher {
 
     /// Fetches the results of a batch that has ended.
     async fn fetch(&self, batch: &DueBatch, provider_id: &str) -> Result<(), BatchError> {
-        let Some(results) = self.model.batch_results(provider_id).await? else { return Ok(()) };
+        let Some(results) = self.model.batch_results(provider_id).await? else {
+            return self.give_up_lost(batch, provider_id).await;
+        };
         self.store_results(batch, provider_id, results).await?;
         self.end(batch, provider_id).await
     }
@@ -226,19 +274,38 @@ impl Batcher {
         provider_id: &str,
         mut results: Results<'_>,
     ) -> Result<(), BatchError> {
-        let (mut answers, mut bytes) = (HashMap::new(), 0);
+        let (mut answers, mut models, mut bytes) = (HashMap::new(), HashMap::new(), 0);
         let on = batch.created_at.date_naive();
         while let Some(one) = results.next().await? {
             let Ok(call_id) = one.custom_id.parse().map(CallId) else { continue };
             bytes += one.result.get().len();
-            let settlement = self.settle(&one.result, provider_id, on);
+            let (settlement, model) = self.settle(&one.result, provider_id, on);
+            models.extend(model.map(|model| (call_id, model)));
             answers.insert(call_id, BatchAnswer { result: one.result, settlement });
             if answers.len() >= ANSWERS_MAX || bytes >= BYTES_MAX {
-                self.store.store_answers(batch.batch_id, &answers).await?;
-                (answers, bytes) = (HashMap::new(), 0);
+                self.keep(batch.batch_id, &answers, &models).await?;
+                (answers, models, bytes) = (HashMap::new(), HashMap::new(), 0);
             }
         }
-        Ok(self.store.store_answers(batch.batch_id, &answers).await?)
+        Ok(self.keep(batch.batch_id, &answers, &models).await?)
+    }
+
+    /// Stores answers, and tells what those took that were not stored before.
+    async fn keep(
+        &self,
+        batch_id: Uuid,
+        answers: &HashMap<CallId, BatchAnswer>,
+        models: &HashMap<CallId, String>,
+    ) -> Result<(), StoreError> {
+        for call_id in self.store.store_answers(batch_id, answers).await? {
+            let settlement = answers.get(&call_id).map(|answer| &answer.settlement);
+            if let Some((settlement, model)) = settlement.zip(models.get(&call_id))
+                && let Some(usage) = settlement.usage
+            {
+                tell_spent(model, usage, settlement.cost_usd);
+            }
+        }
+        Ok(())
     }
 
     /// Ends a batch of which nothing more will come; its questions without a result are asked again.
@@ -256,22 +323,33 @@ impl Batcher {
         Ok(self.store.end_batch(batch.batch_id).await?)
     }
 
-    /// What a question used; only answers are billed.
-    fn settle(&self, result: &RawValue, provider_id: &str, on: NaiveDate) -> Settlement {
+    /// What a question used, and of which model; only answers are billed.
+    fn settle(
+        &self,
+        result: &RawValue,
+        provider_id: &str,
+        on: NaiveDate,
+    ) -> (Settlement, Option<String>) {
         match self.model.read_result(result, provider_id) {
             Ok(reply) => {
                 let spent = self.model.find_cost(&reply.model, &reply.usage, reply.tier, on);
-                tell_spent(&reply, spent);
-                answered(&reply, spent)
+                let mut settled = answered(&reply, spent);
+                // It may be all there will be.
+                settled.partial_output = reply.is_truncated().then(|| reply.text.clone());
+                (settled, Some(reply.model))
             }
             Err(error) => match error.usage.zip(self.model.served(result)) {
                 // An answer that is no success.
-                Some((usage, (model, tier))) => Settlement {
-                    usage: Some(usage),
-                    cost_usd: self.model.find_cost(&model, &usage, tier, on),
-                    ..unbilled(&error)
-                },
-                None => unbilled(&error),
+                Some((usage, (model, tier))) => {
+                    let cost_usd = self.model.find_cost(&model, &usage, tier, on);
+                    let settled = Settlement { usage: Some(usage), cost_usd, ..unbilled(&error) };
+                    (settled, Some(model))
+                }
+                // What became of it is not known, so neither is what it costs.
+                None if BatchResult::is_missing(result) => {
+                    (Settlement { cost_usd: None, ..unbilled(&error) }, None)
+                }
+                None => (unbilled(&error), None),
             },
         }
     }

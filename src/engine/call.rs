@@ -19,7 +19,7 @@ use super::answer::Place;
 use super::step::{Ended, Steps, a_few_times};
 use crate::domain::id::CallId;
 use crate::domain::job::{Reason, StepResult};
-use crate::domain::money::Usd;
+use crate::domain::money::{Usage, Usd};
 use crate::model::{Call, ModelError, Partial, Pass, Reply, Retry, Then};
 use crate::store::StoreError;
 use crate::store::claim::Claimed;
@@ -251,7 +251,7 @@ impl Steps {
     ) -> Settlement {
         let on = job.state.updated_at.date_naive();
         let spent = self.model.find_cost(&reply.model, &reply.usage, reply.tier, on);
-        tell_spent(reply, spent);
+        tell_spent(&reply.model, reply.usage, spent);
         *cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
         let settled = answered(reply, spent);
         reserved.settle(&settled);
@@ -280,8 +280,7 @@ fn tell_gate(pass: &Pass, now: DateTime<Utc>, asked: Option<&Result<Reply, Model
 }
 
 /// What an answer took, for the metrics.
-pub(super) fn tell_spent(reply: &Reply, cost_usd: Option<Usd>) {
-    let (model, usage) = (reply.model.as_str(), reply.usage);
+pub(super) fn tell_spent(model: &str, usage: Usage, cost_usd: Option<Usd>) {
     for (kind, tokens) in [
         ("input", usage.input_tokens),
         ("output", usage.output_tokens),

@@ -72,13 +72,23 @@ impl BatchResult {
     pub fn missing() -> Box<RawValue> {
         raw(&json!({"type": "missing"}))
     }
+
+    /// Whether a result is that.
+    pub fn is_missing(result: &RawValue) -> bool {
+        serde_json::from_str(result.get()).is_ok_and(|outcome: Outcome| outcome.kind == "missing")
+    }
 }
 
 /// Why no batch is known to have been made.
 #[derive(Debug)]
 pub enum NotOrdered {
     /// None was.
-    Refused(ModelError),
+    Refused {
+        /// Why.
+        error: ModelError,
+        /// Whether that may be the fault of one of its questions.
+        is_about_a_question: bool,
+    },
     /// One may have been: the answer did not come.
     Unsure(ModelError),
 }
@@ -143,14 +153,18 @@ impl Model {
             Ok(answer) => read::<ProviderBatch>(answer.response).await,
             // Nothing has left.
             Err(error) if error.is_connect() || error.is_builder() => {
-                return Err(NotOrdered::Refused(unreachable(error)));
+                return Err(NotOrdered::Refused {
+                    error: unreachable(error),
+                    is_about_a_question: false,
+                });
             }
             Err(error) => Err((None, unreachable(error))),
         };
         made.map(|batch| batch.id).map_err(|(status, error)| match status {
             // What is too much is refused; any other fault of the provider's own may have come after the deed.
             Some(status) if status.is_client_error() || status.as_u16() == 529 => {
-                NotOrdered::Refused(error)
+                let is_about_a_question = matches!(status.as_u16(), 400 | 413 | 422);
+                NotOrdered::Refused { error, is_about_a_question }
             }
             Some(_) | None => NotOrdered::Unsure(error),
         })

@@ -3,20 +3,27 @@
 //! How an approval stands and who has voted is read after the job's row was read or locked, by a statement of its own,
 //! so that it sees what was committed before; what is committed later changes the row, and is noticed by that.
 
+mod revision;
+
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde_json::json;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use self::revision::read_shown;
+use super::asked::KnownVote;
 use super::control::{Request, find_answer};
-use super::transition::{Acted, FoundApproval, Locked, lock, look_at_vote};
+use super::transition::{Acted, FoundApproval, lock, look_at_vote};
+use super::writer::Work;
 use super::{Store, StoreError, bounded, check_version, read_json, retried};
 use crate::domain::approval::{ApprovalStatus, Door, Token, Verdict};
-use crate::domain::decide::{Round, meant_approval};
+use crate::domain::decide::meant_approval;
 use crate::domain::event::Decision;
 use crate::domain::id::{ApprovalId, ExecutorId, JobKey};
-use crate::domain::job::{JobState, Status, StepResult};
+use crate::domain::job::{Citation, JobState, Status};
 use crate::domain::money::Usd;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action, Ballot};
@@ -63,8 +70,12 @@ pub struct LinkedApproval {
     pub decisions: Vec<Decision>,
     /// What is to be decided on: the output of the last run step before the approval.
     pub draft: Option<String>,
+    /// What that cites.
+    pub citations: Vec<Citation>,
     /// How often the step has been sent back.
     pub revisions: i32,
+    /// Whether its approver has edited what was shown, which the pending approval is about.
+    pub has_edited: bool,
     /// What the job has cost so far.
     pub cost_usd: Usd,
     /// Whether some of its calls have no known cost.
@@ -84,13 +95,32 @@ impl Store {
         request: Option<&Request>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        if request.is_none()
-            && !vote.needs_more()
-            && let Some(acted) = self.decide_unlocked(key, vote, claimer).await?
-        {
-            return Ok(acted);
+        if request.is_none() && !vote.needs_more() {
+            if let Some(acted) = self.decide_known(key, vote, claimer).await? {
+                return Ok(acted);
+            }
+            if let Some(acted) = self.decide_unlocked(key, vote, claimer).await? {
+                return Ok(acted);
+            }
         }
         retried(|| self.decide_once(key, vote, request, claimer)).await
+    }
+
+    /// Without a look, if this process had the approval asked and nothing has happened to the job since.
+    async fn decide_known(
+        &self,
+        key: &JobKey,
+        vote: &Vote,
+        claimer: Option<ExecutorId>,
+    ) -> Result<Option<Acted>, StoreError> {
+        let Some((job, ballot)) = self.asked.take(key, vote) else { return Ok(None) };
+        let known = KnownVote { job: Arc::clone(&job), ballot, claimer };
+        let written = self.write_soon(key, Work::Vote(Box::new(known)), Vec::new()).await?;
+        Ok(written.map(|moved| {
+            let (state, spec) = (moved.transition.state, &job.spec);
+            self.asked.note(key, &state, spec, job.traceparent.as_deref());
+            Acted::after(key, false, state, Arc::clone(spec), job.traceparent.clone())
+        }))
     }
 
     /// Without the lock, if nothing else happens to the job meanwhile: each vote changes its row.
@@ -150,23 +180,29 @@ impl Store {
             r#"-- find_linked_approval
             select j.job_id, to_jsonb(j) as "state!", s.spec, j.spec_version,
               a.approval_id, a.step, a.status, a.quorum, l.approver, l.verdict, j.created_at,
-              -- What is decided on: the last output before the approval, as it is now.
-              (select c.output from longhaul.checkpoint c
-               where c.shard = j.shard and c.job_id = j.job_id and c.step < a.step
-                 and c.revision <= a.revision and c.output is not null
-               order by c.step desc, c.revision desc limit 1) as draft,
+              d.output as "draft?", d.citations as "citations?",
               (select count(*)::integer from longhaul.approval b
                where b.shard = a.shard and b.job_id = a.job_id and b.step = a.step
                  and b.status = 'changes_requested') as "revisions!",
+              exists (select from longhaul.decision e
+                where e.shard = j.shard and e.job_id = j.job_id and e.approval_id = j.approval_id
+                  and e.voter = l.approver and e.edited) as "has_edited!",
               (select coalesce(sum(m.cost_usd), 0) from longhaul.model_call m
                where m.shard = j.shard and m.job_id = j.job_id) as "cost_usd!",
               exists (select from longhaul.model_call m where m.shard = j.shard and m.job_id = j.job_id
-                and m.cost_usd is null and m.outcome <> 'started') as "cost_is_partial!",
+                and m.cost_usd is null and m.outcome not in ('started', 'batched')) as "cost_is_partial!",
               longhaul.now() as "now!"
             from longhaul.approval_link l
             join longhaul.approval a using (shard, job_id, approval_id)
             join longhaul.job j using (shard, job_id)
             join longhaul.job_spec s using (shard, job_id)
+            -- What is decided on: the last output before the approval, as it is now.
+            left join lateral (
+              select c.output, c.citations from longhaul.checkpoint c
+              where c.shard = j.shard and c.job_id = j.job_id and c.step < a.step
+                and c.revision <= a.revision and c.output is not null
+              order by c.step desc, c.revision desc limit 1
+            ) d on true
             where l.shard = $1 and l.token_hash = $2 and l.revoked_at is null"#,
             token.shard(),
             token.hash(),
@@ -192,7 +228,9 @@ impl Store {
             first: word("approval_link", &row.verdict)?,
             decisions,
             draft: row.draft,
+            citations: read_json("checkpoint", row.citations.unwrap_or_else(|| json!([])))?,
             revisions: row.revisions,
+            has_edited: row.has_edited,
             cost_usd: Usd::from(row.cost_usd),
             cost_is_partial: row.cost_is_partial,
             created_at: row.created_at,
@@ -205,38 +243,6 @@ impl Vote {
     /// Whether it takes more than the approval to judge it.
     fn needs_more(&self) -> bool {
         self.verdict == Verdict::RequestChanges || self.edited_output.is_some()
-    }
-}
-
-impl Store {
-    /// What a run step answered and what approvers wanted changed of it, in order: the step, if it is asked again, sees
-    /// both.
-    pub async fn rounds(
-        &self,
-        key: &JobKey,
-        step: i32,
-        approval_steps: &[i32],
-    ) -> Result<Vec<Round>, StoreError> {
-        bounded(
-            sqlx::query_as!(
-                Round,
-                r#"-- rounds
-                select d.comment as feedback, (select c.output from longhaul.checkpoint c
-                  where c.shard = a.shard and c.job_id = a.job_id and c.step = $3 and c.revision <= a.revision
-                    and c.output is not null
-                  order by c.revision desc limit 1) as "answer!"
-                from longhaul.approval a join longhaul.decision d using (shard, job_id, approval_id)
-                where a.shard = $1 and a.job_id = $2 and a.step = any($4) and a.status = 'changes_requested'
-                  and d.verdict = 'request_changes'
-                order by d.decided_at"#,
-                key.shard(),
-                key.job_id(),
-                step,
-                approval_steps,
-            )
-            .fetch_all(&self.pool),
-        )
-        .await
     }
 }
 
@@ -276,51 +282,6 @@ async fn read_ballot(
     ballot(key, meant, row.map(|row| (row.approval_id, row.status, row.votes)), vote)
 }
 
-/// Reads what is edited or sent back with a vote.
-async fn read_shown(
-    tx: &mut PgConnection,
-    key: &JobKey,
-    locked: &Locked,
-    ballot: &mut Ballot,
-) -> Result<(), StoreError> {
-    let step = locked.state.current_step;
-    ballot.revisions = sqlx::query_scalar!(
-        r#"-- count_revisions
-        select count(*)::integer as "count!" from longhaul.approval
-        where shard = $1 and job_id = $2 and step = $3 and status = 'changes_requested'"#,
-        key.shard(),
-        key.job_id(),
-        step,
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    let shown = sqlx::query!(
-        r#"-- read_shown
-        select output as "output!", content, citations, usage, cost_usd, model, stop_reason
-        from longhaul.checkpoint
-        where shard = $1 and job_id = $2 and step = $3 and output is not null
-        order by revision desc limit 1"#,
-        key.shard(),
-        key.job_id(),
-        locked.spec.shown_at(step),
-    )
-    .fetch_optional(tx)
-    .await?;
-    ballot.shown = match shown {
-        None => None,
-        Some(row) => Some(Box::new(StepResult {
-            output: row.output,
-            content: row.content.unwrap_or_default(),
-            citations: read_json("checkpoint", row.citations.unwrap_or_else(|| json!([])))?,
-            usage: read_json("checkpoint", row.usage.unwrap_or_else(|| json!({})))?,
-            cost_usd: row.cost_usd.map(Usd::from),
-            model: row.model.unwrap_or_default(),
-            stop_reason: row.stop_reason.unwrap_or_default(),
-        })),
-    };
-    Ok(())
-}
-
 fn ballot(
     key: &JobKey,
     meant: Option<ApprovalId>,
@@ -342,6 +303,7 @@ fn ballot(
         edited_output: vote.edited_output.clone(),
         shown: None,
         revisions: 0,
+        has_edited: false,
     })
 }
 

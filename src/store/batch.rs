@@ -38,6 +38,8 @@ pub struct Question<'a> {
 /// A question of a step, and what became of it.
 #[derive(Debug)]
 pub struct Batched {
+    /// Its row in the ledger.
+    pub call_id: CallId,
     /// What became of it, in the words of the provider; none while it is open.
     pub result: Option<Box<RawValue>>,
     /// The provider's id of the batch it is in, once that is known.
@@ -61,7 +63,7 @@ impl Store {
         let rows = bounded(
             sqlx::query!(
                 r#"-- batched
-                select r.result::text as result, b.provider_batch_id, coalesce(b.created_at, r.created_at) as "ordered_at!"
+                select r.call_id, r.result::text as result, b.provider_batch_id, coalesce(b.created_at, r.created_at) as "ordered_at!"
                 from longhaul.batch_request r left join longhaul.batch b using (batch_id)
                 where r.shard = $1 and r.job_id = $2 and r.step = $3 and r.revision = $4
                 order by r.created_at, r.call_id"#,
@@ -76,29 +78,47 @@ impl Store {
         let rows = rows.into_iter().map(|row| {
             let result = row.result.map(raw).transpose()?;
             let (provider_batch_id, ordered_at) = (row.provider_batch_id, row.ordered_at);
-            Ok(Batched { result, provider_batch_id, ordered_at })
+            let call_id = CallId(row.call_id);
+            Ok(Batched { call_id, result, provider_batch_id, ordered_at })
         });
         rows.collect()
     }
 
-    /// Has a question leave with the next batch, if the lease still holds.
+    /// Has a question leave with the next batch, if the lease still holds; answers whether it does.
+    ///
+    /// While an order is put off, so is what comes after it. A try whose reply was lost has written it.
     pub async fn ask_in_batch(
         &self,
         job: &Claimed,
         question: Question<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let Question { call_id, params, linger, reserved } = question;
-        bounded(
-            sqlx::query!(
-                "-- ask_in_batch
-                insert into longhaul.batch_request (shard, job_id, call_id, step, revision, params, due_at, created_at,
-                  reserved_on, reserved_usd)
-                select j.shard, j.job_id, $3, j.current_step, j.revision, $4::text::json,
-                  longhaul.now() + make_interval(secs => $5), longhaul.now(), $9, $10
-                from longhaul.job j
-                where j.shard = $1 and j.job_id = $2 and j.status = 'running'
-                  and j.executor_id = $6 and j.epoch = $7 and j.attempt_id = $8
-                on conflict do nothing",
+        let held = bounded(
+            sqlx::query_scalar!(
+                r#"-- ask_in_batch
+                with held as (
+                  select j.shard, j.job_id, j.current_step, j.revision from longhaul.job j
+                  where j.shard = $1 and j.job_id = $2 and j.status = 'running'
+                    and j.executor_id = $6 and j.epoch = $7 and j.attempt_id = $8
+                  for share
+                ),
+                asked as (
+                  insert into longhaul.batch_request (shard, job_id, call_id, step, revision, params, bytes, due_at,
+                    not_before, created_at, reserved_on, reserved_usd)
+                  select h.shard, h.job_id, $3, h.current_step, h.revision, $4::text::json, octet_length($4::text),
+                    longhaul.now() + make_interval(secs => $5),
+                    -- cross-shard: the provider has no room for any
+                    (select max(r.not_before) from longhaul.batch_request r where r.batch_id is null),
+                    longhaul.now(), $9, $10
+                  from held h
+                  on conflict do nothing
+                ),
+                batched as (
+                  update longhaul.model_call m set outcome = 'batched' from held h
+                  where m.shard = h.shard and m.job_id = h.job_id and m.call_id = $3 and m.outcome = 'started'
+                )
+                select exists (select from held) or exists (select from longhaul.batch_request
+                  where shard = $1 and job_id = $2 and call_id = $3) as "is_asked!""#,
                 job.key.shard(),
                 job.key.job_id(),
                 call_id.0,
@@ -110,23 +130,26 @@ impl Store {
                 reserved.map(|(day, _)| day),
                 reserved.map(|(_, usd)| usd.as_decimal()),
             )
-            .execute(&self.pool),
-        )
-        .await
-        .map(|_| ())
+            .fetch_one(&self.pool),
+        );
+        held.await
     }
 
-    /// Forgets what the step in hand was answered, so that it is asked again.
-    pub async fn forget_batched(&self, job: &Claimed) -> Result<(), StoreError> {
+    /// Forgets how a question ended, so that it is asked again, if the lease still holds.
+    pub async fn forget_batched(&self, job: &Claimed, call_id: CallId) -> Result<(), StoreError> {
         bounded(
             sqlx::query!(
                 "-- forget_batched
-                delete from longhaul.batch_request
-                where shard = $1 and job_id = $2 and step = $3 and revision = $4 and result is not null",
+                delete from longhaul.batch_request r using longhaul.job j
+                where r.shard = $1 and r.job_id = $2 and r.call_id = $3 and r.result is not null
+                  and j.shard = r.shard and j.job_id = r.job_id and j.status = 'running'
+                  and j.executor_id = $4 and j.epoch = $5 and j.attempt_id = $6",
                 job.key.shard(),
                 job.key.job_id(),
-                job.state.current_step,
-                job.state.revision,
+                call_id.0,
+                job.lease.executor_id.0,
+                job.lease.epoch,
+                job.lease.attempt_id.0,
             )
             .execute(&self.pool),
         )
@@ -138,12 +161,12 @@ impl Store {
 impl Store {
     /// Stores what became of questions of an order, settles them in the ledger, and makes due whoever waits for them.
     ///
-    /// What has a result already keeps it.
+    /// What has a result already keeps it; answers which had none.
     pub async fn store_answers(
         &self,
         batch_id: Uuid,
         answers: &HashMap<CallId, BatchAnswer>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<CallId>, StoreError> {
         retried(|| async {
             let mut tx = self.pool.begin().await?;
             let ids: Vec<Uuid> = answers.keys().map(|call_id| call_id.0).collect();
@@ -171,9 +194,36 @@ impl Store {
             let lines: Vec<&Line> = lines.iter().collect();
             write(&mut tx, &[], &lines, None).await?;
             make_due(&mut tx, batch_id, &ids, &results, &costs).await?;
-            Ok(tx.commit().await?)
+            tx.commit().await?;
+            Ok(ids.into_iter().map(CallId).collect())
         })
         .await
+    }
+
+    /// Makes due whoever was parked for an answer that had come already.
+    ///
+    /// An attempt that was in hand meanwhile had seen none when it parked its job.
+    pub async fn wake_answered(&self) -> Result<u64, StoreError> {
+        let woken = bounded(
+            sqlx::query!(
+                "-- wake_answered
+                -- cross-shard: questions of all jobs leave together
+                with waiting as (
+                  select j.shard, j.job_id from longhaul.batch_request r join longhaul.job j using (shard, job_id)
+                  where r.answered_at is not null and j.current_step = r.step and j.revision = r.revision
+                    and j.status = 'queued' and j.reason = 'BATCH' and j.run_at > longhaul.now()
+                    and not exists (select from longhaul.batch_request o
+                      where o.shard = r.shard and o.job_id = r.job_id and o.step = r.step and o.revision = r.revision
+                        and o.result is null)
+                  order by j.shard, j.job_id limit 500 for update of j skip locked
+                )
+                update longhaul.job j set run_at = longhaul.now() from waiting w
+                where j.shard = w.shard and j.job_id = w.job_id"
+            )
+            .execute(&self.pool),
+        )
+        .await?;
+        Ok(woken.rows_affected())
     }
 
     /// Forgets answers that are in a checkpoint, or that nobody waits for, and orders without questions.

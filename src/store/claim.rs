@@ -152,6 +152,10 @@ impl Store {
         let work = Work::Move { spec: Arc::clone(&job.spec), known, action };
         let lines = call.and_then(|call| Line::ended(&job.key, call)).into_iter().collect();
         let moved = self.write_soon(&job.key, work, lines).await?;
+        if let Some(moved) = &moved {
+            let state = &moved.transition.state;
+            self.asked.note(&job.key, state, &job.spec, job.traceparent.as_deref());
+        }
         moved.map(|moved| moved.transition.state).ok_or_else(|| Refusal::LeaseLost.into())
     }
 

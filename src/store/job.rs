@@ -235,7 +235,7 @@ async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row,
              and d.approval_id = a.approval_id) as "decisions!: Json<Vec<StepDecision>>",
           (select coalesce(jsonb_agg(to_jsonb(m)), '[]') from (
              select m.step, count(*) as calls, coalesce(sum(m.cost_usd), 0)::text as cost_usd,
-               count(*) filter (where m.cost_usd is null and m.outcome <> 'started') as unpriced_calls,
+               count(*) filter (where m.cost_usd is null and m.outcome not in ('started', 'batched')) as unpriced_calls,
                longhaul.sum_usage(m.usage) as usage
              from longhaul.model_call m where m.shard = j.shard and m.job_id = j.job_id
              group by m.step) m) as "spent!: Json<Vec<StepSpent>>",

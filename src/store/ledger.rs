@@ -20,6 +20,8 @@ use crate::domain::word::Word;
 pub enum CallOutcome {
     /// Not settled yet.
     Started,
+    /// It waits in a batch.
+    Batched,
     /// The provider answered.
     Answered,
     /// It failed.

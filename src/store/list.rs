@@ -89,7 +89,7 @@ impl Store {
             cross join lateral (
               -- What its calls used, in all.
               select count(*)::integer as calls, coalesce(sum(m.cost_usd), 0) as cost_usd,
-                (count(*) filter (where m.cost_usd is null and m.outcome <> 'started'))::integer as unpriced_calls,
+                (count(*) filter (where m.cost_usd is null and m.outcome not in ('started', 'batched')))::integer as unpriced_calls,
                 longhaul.sum_usage(m.usage) as usage
               from longhaul.model_call m where m.shard = j.shard and m.job_id = j.job_id
             ) c

@@ -31,6 +31,8 @@ pub mod control;
 
 pub mod approval;
 
+mod asked;
+
 pub mod event;
 
 mod page;
@@ -103,6 +105,7 @@ pub struct Store {
     pool: PgPool,
     wake: Arc<Wake>,
     writer: Arc<writer::Writer>,
+    asked: Arc<asked::Asked>,
     options: Arc<PgConnectOptions>,
     presence: Arc<Presence>,
     opened: Arc<SetOnce<()>>,
@@ -190,9 +193,10 @@ impl Store {
             .acquire_timeout(Duration::from_secs(5))
             .test_before_acquire(false)
             .connect_lazy_with(by_key(options.clone()));
-        let (wake, writer, opened) = (Arc::default(), Arc::default(), Arc::default());
+        let (wake, writer, asked, opened) =
+            (Arc::default(), Arc::default(), Arc::default(), Arc::default());
         let (options, presence) = (Arc::new(options), Arc::new(presence));
-        Ok(Self { pool, wake, writer, options, presence, opened })
+        Ok(Self { pool, wake, writer, asked, options, presence, opened })
     }
 
     /// The store, opened.

@@ -75,7 +75,11 @@ impl Store {
         };
         let work = Work::Submit(Box::new(birth));
         match self.write_soon(&job.key, work, Vec::new()).await? {
-            Some(moved) => Ok(job.stored(*moved)),
+            Some(moved) => {
+                let state = &moved.transition.state;
+                self.asked.note(&job.key, state, &job.spec, job.traceparent.as_deref());
+                Ok(job.stored(*moved))
+            }
             None => self.compare(&job.key, &job.content, &hash).await.map(|()| Stored::Existed),
         }
     }

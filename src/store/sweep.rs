@@ -179,11 +179,7 @@ impl Store {
               error = 'nobody was left to settle it'
             from (
               select c.shard, c.job_id, c.call_id from longhaul.model_call c
-              where c.outcome = 'started'
-                -- What waits in a batch is settled with that.
-                and not exists (select from longhaul.batch_request r
-                  where r.shard = c.shard and r.job_id = c.job_id and r.call_id = c.call_id)
-                and (
+              where c.outcome = 'started' and (
                 not exists (select from longhaul.executor e where e.executor_id = c.executor_id)
                 -- Its attempt has ended a while ago; a settlement that still comes overrides this.
                 or (c.started_at < longhaul.now() - interval '1 minute' and not exists (

@@ -51,7 +51,7 @@ impl Acted {
     }
 
     /// It has changed; where nobody held it before and somebody does now, it was claimed.
-    fn after(
+    pub(super) fn after(
         key: &JobKey,
         was_held: bool,
         state: JobState,
@@ -109,6 +109,7 @@ impl Store {
         let written = self.write_soon(key, Work::Decided(Box::new(decided)), Vec::new()).await?;
         Ok(written.map(|moved| {
             let state = moved.transition.state;
+            self.asked.note(key, &state, &spec, traceparent.as_deref());
             Acted::after(key, was_held, state, spec, traceparent)
         }))
     }

@@ -192,7 +192,7 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
           -- The sum over everything is a group as well, and is there also where nothing else is.
           select key, grouping(key) as is_total, count(*) as calls, coalesce(sum(cost_usd), 0) as cost_usd,
             case $4 when 'day' then 0 else -coalesce(sum(cost_usd), 0) end as rank,
-            count(*) filter (where cost_usd is null and outcome <> 'started') as unpriced_calls,
+            count(*) filter (where cost_usd is null and outcome not in ('started', 'batched')) as unpriced_calls,
             count(*) filter (where outcome = 'lost') as lost_calls,
             coalesce(sum((usage ->> 'input_tokens')::bigint), 0) as input_tokens,
             coalesce(sum((usage ->> 'output_tokens')::bigint), 0) as output_tokens,

@@ -8,6 +8,8 @@
 
 mod batch;
 
+mod decide;
+
 mod look;
 
 mod line;
@@ -24,6 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::asked::KnownVote;
 use super::claim::{ClaimRequest, Claims, set_aside_first};
 use super::event::History;
 use super::feed::Heard;
@@ -84,6 +87,9 @@ pub(super) enum Work {
     Submit(Box<Birth>),
     /// Let the holder of its lease move it, which knows its row from its own last write.
     Move { spec: Arc<Spec>, known: Box<JobState>, action: Action },
+    /// Count a vote on an approval that this process asked, if its row is still as it was written then; else nothing is
+    /// in the answer.
+    Vote(Box<KnownVote>),
     /// Write what was decided without the lock, if the row is still as it was read; else nothing is in the answer.
     Decided(Box<Decided>),
     /// Begin a further call under its lease.
@@ -361,16 +367,6 @@ impl Store {
     }
 }
 
-impl Work {
-    /// Whether a job may come into somebody's hands by it.
-    fn may_claim(&self) -> bool {
-        match self {
-            Self::Submit(_) | Self::Decided(_) => true,
-            Self::Move { .. } | Self::Call { .. } | Self::Ledger => false,
-        }
-    }
-}
-
 impl Op {
     /// Whether it has waited so long that what it was decided from, the time and the lease, may be over.
     fn is_stale(&self) -> bool {
@@ -385,7 +381,11 @@ impl Op {
             Work::Move { action: Action::Finish { result, .. }, .. } => {
                 result.output.len() + result.content.len()
             }
-            Work::Move { .. } | Work::Decided(_) | Work::Call { .. } | Work::Ledger => 0,
+            Work::Move { .. }
+            | Work::Vote(_)
+            | Work::Decided(_)
+            | Work::Call { .. }
+            | Work::Ledger => 0,
         };
         work + lines
     }

@@ -9,6 +9,8 @@ mod draft;
 
 mod page;
 
+mod source;
+
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};

@@ -23,6 +23,7 @@ pub(super) struct Language {
     pub(super) no_draft: &'static str,
     pub(super) draft_is_cut: &'static str,
     pub(super) draft_is_plain: &'static str,
+    pub(super) sources: &'static str,
     pub(super) asked_by_job: &'static str,
     pub(super) you_decide_as: &'static str,
     pub(super) progress: &'static str,

@@ -242,3 +242,28 @@ async fn a_retry_asks_anew_and_the_old_approval_stays_closed() {
     rig.settled_as("anew", JobStatus::Completed).await;
     assert_eq!(rig.db.state("anew").await["step_1_decision"], "approved");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_server_did_meanwhile_counts_for_the_one_that_asked() {
+    let rig = Rig::start().await;
+    let other = rig.serve().await;
+    let steps = || [run("Write a line."), approval("Good?"), run("Shorten it.")];
+    for job_id in ["held", "ended", "moved"] {
+        rig.submit(job(job_id, steps())).await;
+        rig.settled_as(job_id, JobStatus::AwaitingApproval).await;
+    }
+    other.client.control("held", pause()).await;
+    assert!(rig.control("held", approve()).await);
+    assert_eq!(rig.job("held").await.status(), JobStatus::Paused, "it is kept until the resume");
+    other.client.control("held", resume()).await;
+    rig.settled_as("held", JobStatus::Completed).await;
+
+    other.client.control("ended", reject()).await;
+    let told = Told::by(rig.try_control("ended", approve()).await);
+    assert_eq!((told.code, told.reason.as_str()), (Code::FailedPrecondition, "APPROVAL_CLOSED"));
+    assert_eq!(rig.job("ended").await.status(), JobStatus::Cancelled);
+
+    other.client.control("moved", approve()).await;
+    assert!(!rig.control("moved", approve()).await, "it had happened already");
+    rig.settled_as("moved", JobStatus::Completed).await;
+}

@@ -6,7 +6,7 @@
 use futures::future::join_all;
 use longhaul::rpc::proto::JobStatus;
 
-use crate::harness::{OwnPostgres, Rig, job, run, wait};
+use crate::harness::{OwnPostgres, Rig, approval, approve, job, run, wait};
 
 /// What so many jobs took in all.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +114,22 @@ async fn a_job_that_asks_the_model_twice_is_three_commits() {
     scales.run_twenty().await;
     // A look at the job takes statements too, and how many looks it takes depends on the machine.
     scales.assert_cost(before, 20, (3.2, 50.0, 10_000.0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_where_it_was_asked_needs_no_look() {
+    let scales = Scales::set_up().await;
+    for number in 0..5 {
+        let job_id = format!("asks-{number}");
+        scales.rig.submit(job(&job_id, [wait(0), approval("Good?"), wait(0)])).await;
+        assert!(scales.rig.control(&job_id, approve()).await);
+        scales.rig.settled_as(&job_id, JobStatus::Completed).await;
+    }
+    let looks = "select coalesce(sum(calls), 0)::bigint from pg_stat_statements
+      where query like '-- look_at_vote%' or query like '-- look_at_batch%'";
+    let looks = scales.rig.db.number(looks).await;
+    // The time is asked for once in a while.
+    assert!(looks <= 2, "{looks} looks for five decisions");
 }
 
 #[tokio::test(flavor = "multi_thread")]

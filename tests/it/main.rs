@@ -68,6 +68,8 @@ mod pressure;
 
 mod batch;
 
+mod batch_fault;
+
 mod absence;
 
 mod rolling;

@@ -5,13 +5,15 @@
 
 mod browser;
 
-use longhaul::rpc::proto::{ApprovalStep, Door, Job, JobSettings, JobStatus, Verdict};
+use longhaul::rpc::proto::{
+    ApprovalStep, Door, Job, JobSettings, JobStatus, RunStep, Verdict, WebSearch,
+};
 use serde_json::json;
 
 use self::browser::Browser;
 use crate::ask::{NOTE, ask, asking};
 use crate::harness::{
-    PERSON, Rig, approval, approval_step, approve_as, job, pause, resume, run, with,
+    PERSON, Rig, approval, approval_step, approve_as, job, pause, resume, run, run_step, with,
 };
 
 /// A key as the protocol of drivers writes it.
@@ -320,6 +322,32 @@ async fn an_approver_sends_the_draft_back_and_then_edits_it() {
     assert!(done.steps[1].decisions[0].edited);
     browser.open(&links.reject).await;
     assert!(browser.text().await.contains("Sent back"), "each link shows what became of it");
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+    browser.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sources_of_a_draft_are_shown_with_what_it_takes_from_them() {
+    let rig = Rig::start().await;
+    let prompt = "Research budgeting apps.".to_owned();
+    let search = Some(WebSearch::default());
+    let researched = run_step(RunStep { prompt, web_search: search, ..RunStep::default() });
+    let links = ask(&rig, job("page-sources", [researched, approval(NOTE)])).await;
+    let cited = rig.job("page-sources").await.steps[0].citations[0].clone();
+    let browser = Browser::start().await;
+    browser.open(&links.approve).await;
+    fits_a_thumb(&browser).await;
+    browser.find("summary").await.click().await.unwrap();
+    let text = browser.text().await;
+    for part in ["Sources (", &cited.title, &cited.cited_text] {
+        assert!(text.contains(part), "the page lacks {part:?}:\n{text}");
+    }
+    let leads = "const link = document.querySelector('.sources a'); return [link.href, link.rel]";
+    let expected = json!([cited.url, "noopener noreferrer nofollow"]);
+    assert_eq!(browser.measure(leads).await, expected);
+    browser.fits(320).await;
+    browser.fits(390).await;
+    browser.shoot_whole("ask-sources").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
     browser.close().await;
 }

@@ -130,6 +130,27 @@ async fn a_prompt_with_a_place_for_the_feedback_is_asked_again_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_wanted_of_an_answer_to_something_else_is_left_out() {
+    let rig = Rig::start().await;
+    let late = ApprovalStep { max_revisions: 1, revise_step: 1, ..ApprovalStep::default() };
+    let steps = [run("Write a line."), run("Praise it."), reviewed(1), approval_step(late)];
+    rig.submit(job("both", steps)).await;
+    let first = rig.settled_as("both", JobStatus::AwaitingApproval).await;
+    rig.control("both", send_back("Praise it more.")).await;
+    let second_id = asked_again(&rig, "both", first.last_sequence).await;
+    rig.control("both", approve_that(&second_id)).await;
+    let third = rig.settled_as("both", JobStatus::AwaitingApproval).await;
+    let third_id = third.approval.unwrap().approval_id;
+    rig.control("both", send_that_back(&third_id, "Another line.")).await;
+    asked_again(&rig, "both", third.last_sequence).await;
+    // The first step is asked again with what was wanted; the second stands alone with its new answer.
+    assert_eq!(turns(&rig, "Another line.").await.len(), 3);
+    let praised = rig.sandbox.requests("Praise it.").await;
+    let messages = praised.last().unwrap()["body"]["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 3, "{messages:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_edit_takes_the_place_of_the_output_for_all_that_follows() {
     let rig = Rig::start().await;
     rig.submit(job("edit", [run("Write a line."), edited(1), run("Quote: {{ step_1_output }}")]))
@@ -162,7 +183,20 @@ async fn where_several_must_agree_an_edit_voids_earlier_votes_and_asks_the_other
     let asked = rig.settled_as("both", JobStatus::AwaitingApproval).await;
     let old = links(&rig.sandbox.messages(PERSON, 1).await[0]);
     rig.control("both", approve_as(PERSON)).await;
-    rig.control("both", edit("Better so.", SECOND)).await;
+    let editors = links(&rig.sandbox.messages(SECOND, 1).await[0]);
+    let approval_id = asked.approval.clone().unwrap().approval_id;
+    let edit = || {
+        let (edited_output, on_behalf_of) = (Some("Better so.".to_owned()), SECOND.to_owned());
+        let approval_id = approval_id.clone();
+        Action::Approve(ApproveAction {
+            approval_id,
+            edited_output,
+            on_behalf_of,
+            ..Default::default()
+        })
+    };
+    assert!(rig.control("both", edit()).await);
+    assert!(!rig.control("both", edit()).await, "the same again has happened already");
     let new_id = asked_again(&rig, "both", asked.last_sequence).await;
     let again = rig.job("both").await;
     let approval = again.approval.clone().unwrap();
@@ -179,6 +213,7 @@ async fn where_several_must_agree_an_edit_voids_earlier_votes_and_asks_the_other
         |url: String| async { rig.http.get(url).send().await.unwrap().text().await.unwrap() };
     assert!(page(old[0].clone()).await.contains("The draft was edited"));
     assert!(page(links(&anew[1])[0].clone()).await.contains("Better so."));
+    assert!(page(editors[0].clone()).await.contains("One more approval is needed"));
     let approve = ApproveAction {
         approval_id: new_id,
         on_behalf_of: PERSON.to_owned(),

@@ -339,6 +339,7 @@ impl World {
                     edited_output: None,
                     shown: None,
                     revisions: 0,
+                    has_edited: false,
                 })
             }
         };

@@ -92,7 +92,7 @@ fn freeze_options(
         }
         if run.mode == Some(RunMode::Batch) {
             // The provider takes no part of a batch that asks for it.
-            ours.extend(["speed", "fallbacks"]);
+            ours.extend(["speed", "fallbacks", "thread"]);
         }
         json::check_object(&field("extra_json"), extra, &ours, faults);
     }

@@ -23,6 +23,8 @@ pub struct BatchWork {
     pub has_unsent: bool,
     /// Orders are to be looked at.
     pub has_due: bool,
+    /// Jobs wait for answers that have come.
+    pub has_answered: bool,
 }
 
 /// An order that is written and has not left.
@@ -61,7 +63,11 @@ impl Store {
                 -- cross-shard: questions of all jobs leave together
                 select
                   exists (select from longhaul.batch_request
-                    where batch_id is null and due_at <= longhaul.now()) as "has_unsent!",
+                    where batch_id is null and due_at <= longhaul.now()
+                      and (not_before is null or not_before <= longhaul.now())) as "has_unsent!",
+                  exists (select from longhaul.batch_request r join longhaul.job j using (shard, job_id)
+                    where r.answered_at is not null and j.current_step = r.step and j.revision = r.revision
+                      and j.status = 'queued' and j.reason = 'BATCH' and j.run_at > longhaul.now()) as "has_answered!",
                   exists (select from longhaul.batch b where b.status <> 'ended' and (b.look_at <= longhaul.now()
                     or b.status = 'sending' and not exists (
                       select from longhaul.executor e where e.executor_id = b.executor_id))) as "has_due!""#
@@ -95,7 +101,7 @@ impl Store {
                 )
                 delete from longhaul.model_call m using dropped d
                 where m.shard = d.shard and m.job_id = d.job_id and m.call_id = d.call_id
-                  and m.outcome in ('started', 'lost')"
+                  and m.outcome in ('started', 'batched', 'lost')"
             )
             .execute(&mut *tx)
             .await?;
@@ -103,8 +109,8 @@ impl Store {
                 r#"-- take_order
                 -- cross-shard: questions of all jobs leave together
                 with candidate as (
-                  select shard, job_id, call_id, due_at, octet_length(params::text) as bytes
-                  from longhaul.batch_request where batch_id is null
+                  select shard, job_id, call_id, due_at, bytes from longhaul.batch_request
+                  where batch_id is null and (not_before is null or not_before <= longhaul.now())
                   order by due_at, call_id limit $1 for update skip locked
                 ),
                 chosen as (
@@ -137,27 +143,58 @@ impl Store {
         .await
     }
 
-    /// The provider has taken an order.
+    /// The provider has taken an order; answers whether it is still known here.
     pub async fn order_taken(
         &self,
         batch_id: Uuid,
         provider_batch_id: &str,
         look_after: Duration,
-    ) -> Result<(), StoreError> {
-        bounded(
+    ) -> Result<bool, StoreError> {
+        let taken = bounded(
             sqlx::query!(
                 "-- order_taken
                 update longhaul.batch set status = 'ordered', provider_batch_id = $2,
                   look_at = longhaul.now() + make_interval(secs => $3)
-                where batch_id = $1 and provider_batch_id is null",
+                where batch_id = $1 and (provider_batch_id is null or provider_batch_id = $2)",
                 batch_id,
                 provider_batch_id,
                 look_after.as_secs_f64(),
             )
             .execute(&self.pool),
         )
+        .await?;
+        Ok(taken.rows_affected() > 0)
+    }
+
+    /// Makes two orders of one that was refused as a whole; answers the id of the one that these questions are in now.
+    pub async fn split_order(
+        &self,
+        batch_id: Uuid,
+        questions: &[(CallId, String)],
+    ) -> Result<Uuid, StoreError> {
+        let second = Uuid::now_v7();
+        let ids: Vec<Uuid> = questions.iter().map(|(call_id, _)| call_id.0).collect();
+        bounded(
+            sqlx::query!(
+                "-- split_order
+                -- cross-shard: questions of all jobs leave together
+                with second as (
+                  insert into longhaul.batch (batch_id, status, executor_id, created_at, look_at)
+                  select $2, 'sending', executor_id, longhaul.now(), longhaul.now() + make_interval(secs => $4)
+                  from longhaul.batch where batch_id = $1
+                  returning batch_id
+                )
+                update longhaul.batch_request r set batch_id = s.batch_id from second s
+                where r.batch_id = $1 and r.call_id = any($3)",
+                batch_id,
+                second,
+                &ids,
+                SENDING_SECONDS,
+            )
+            .execute(&self.pool),
+        )
         .await
-        .map(|_| ())
+        .map(|_| second)
     }
 
     /// Nobody knows whether the provider has taken an order.
@@ -180,7 +217,7 @@ impl Store {
         .map(|_| ())
     }
 
-    /// The provider has not taken an order: its questions leave with another one after a while.
+    /// The provider has not taken an order: its questions leave with another one after a while, and no other before.
     pub async fn order_not_taken(&self, batch_id: Uuid, after: Duration) -> Result<(), StoreError> {
         bounded(
             sqlx::query!(
@@ -190,8 +227,8 @@ impl Store {
                   delete from longhaul.batch where batch_id = $1 and provider_batch_id is null returning batch_id
                 )
                 update longhaul.batch_request r set batch_id = null,
-                  due_at = longhaul.now() + make_interval(secs => $2)
-                from gone g where r.batch_id = g.batch_id and r.result is null",
+                  not_before = longhaul.now() + make_interval(secs => $2)
+                from gone g where (r.batch_id = g.batch_id or r.batch_id is null) and r.result is null",
                 batch_id,
                 after.as_secs_f64(),
             )

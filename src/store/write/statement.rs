@@ -179,7 +179,7 @@ macro_rules! statement {
                     partial_output = t.partial_output
                   from lines t
                   where t.kind = 'settled' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
-                    and m.outcome in ('started', 'lost')
+                    and m.outcome in ('started', 'batched', 'lost')
                 ),
                 -- That it is not settled is said in a way that suits no index but the one by key: that of the unsettled
                 -- is short, and long where an old snapshot keeps what left it.

@@ -10,16 +10,16 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 
+use super::decide::decide;
 use super::known::Known;
 use super::{Claim, Item, Op, Work};
 use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::job::JobState;
-use crate::domain::spec::Spec;
-use crate::domain::state::{self, Action, Refusal, Transition};
+use crate::domain::state::Transition;
 use crate::store::claim::{Claimable, Claims, claim_rows};
 use crate::store::ledger::Line;
 use crate::store::write::{Encoded, Foreseen, Written, not_as_read, write};
-use crate::store::{StoreError, read_text, unless_it_panics};
+use crate::store::{StoreError, unless_it_panics};
 
 /// The most operations of one batch.
 const OPS_MAX: usize = 128;
@@ -288,7 +288,7 @@ impl Batch {
 
     pub(super) fn needs_a_look(&self) -> bool {
         self.ops.iter().any(|op| match op.work {
-            Work::Submit(_) | Work::Move { .. } | Work::Call { .. } => true,
+            Work::Submit(_) | Work::Vote(_) | Work::Move { .. } | Work::Call { .. } => true,
             Work::Decided(_) | Work::Ledger => false,
         })
     }
@@ -303,13 +303,14 @@ impl Op {
                 Some(written.born(birth.row()).beginning(&moved.from, &birth.spec))
             }
             Work::Move { spec, .. } => Some(written.beginning(&moved.from, spec)),
+            Work::Vote(vote) => Some(written.beginning(&moved.from, &vote.job.spec)),
             Work::Decided(decided) => Some(written.beginning(&moved.from, &decided.spec)),
             Work::Call { .. } | Work::Ledger => None,
         }
     }
 
     /// Whether its row need not be looked at: its holder wrote it last, and the lease of that lives.
-    fn is_known(&self, seen: &Seen) -> bool {
+    pub(super) fn is_known(&self, seen: &Seen) -> bool {
         let Work::Move { known, .. } = &self.work else { return false };
         let (alive, _) = seen.alive.unzip();
         !seen.are_locked && alive.is_some() && known.executor_id == alive
@@ -318,80 +319,8 @@ impl Op {
     /// What becomes of one that was not written, because its row is no longer as it was seen, or there already.
     fn unwritten(&self) -> Fate {
         match self.work {
-            Work::Submit(_) | Work::Decided(_) => Fate::Still(Ok(None)),
+            Work::Submit(_) | Work::Vote(_) | Work::Decided(_) => Fate::Still(Ok(None)),
             Work::Move { .. } | Work::Call { .. } | Work::Ledger => Fate::Locked,
         }
     }
-}
-
-fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
-    let seen = match (&op.work, seen) {
-        (Work::Ledger, _) => return Fate::Still(Ok(None)),
-        (Work::Decided(_), None) if op.is_stale() => return Fate::Still(Ok(None)),
-        (Work::Decided(decided), None) => return decided.fate(),
-        (Work::Submit(_) | Work::Move { .. } | Work::Call { .. }, None) => return Fate::Locked,
-        (_, Some(seen)) => seen,
-    };
-    match &op.work {
-        Work::Ledger => Fate::Still(Ok(None)),
-        // Its row is compared with what was read when it is written; the time is not, so it must not be long ago.
-        Work::Decided(_) if op.is_stale() => Fate::Still(Ok(None)),
-        Work::Decided(decided) if seen.rows.contains_key(op.key.job_id()) => decided.fate(),
-        Work::Decided(_) => Fate::Locked,
-        Work::Submit(birth) => {
-            let (claimer, lives_until) = seen.alive.unzip();
-            let (from, transition) = birth.transition(seen.now, claimer);
-            let lease_expires_at = lives_until.filter(|_| transition.state.executor_id.is_some());
-            Fate::Moves(Box::new(Moved { from, transition, lease_expires_at }))
-        }
-        // It is compared with its row when it is written; what would not be written has to look.
-        Work::Move { spec, known, action } if op.is_known(seen) => {
-            match move_held(JobState::clone(known), spec, action.clone(), seen.now) {
-                moves @ Fate::Moves(_) => moves,
-                Fate::Locked | Fate::Still(_) => Fate::Locked,
-            }
-        }
-        Work::Move { spec, action, .. } => seen.decide_locked(op, |from, holder_lives| {
-            move_held(from, spec, hold_back(action, holder_lives), seen.now)
-        }),
-        // An executor whose lease is over begins nothing.
-        Work::Call { lease, .. } => seen.decide_locked(op, |from, holder_lives| {
-            let holds = from.is_held_by(lease) && holder_lives;
-            Fate::Still(if holds { Ok(None) } else { Err(Refusal::LeaseLost.into()) })
-        }),
-    }
-}
-
-impl Seen {
-    fn decide_locked(&self, op: &Op, decide: impl FnOnce(JobState, bool) -> Fate) -> Fate {
-        let Some(row) = self.rows.get(op.key.job_id()) else { return Fate::Locked };
-        match read_text("job", &row.state) {
-            Ok(from) => decide(from, row.holder_lives),
-            Err(error) => Fate::Still(Err(error)),
-        }
-    }
-}
-
-fn move_held(from: JobState, spec: &Spec, action: Action, now: DateTime<Utc>) -> Fate {
-    match state::next(&from, spec, action, "executor", now) {
-        Ok(Some(transition)) => {
-            Fate::Moves(Box::new(Moved { from, transition, lease_expires_at: None }))
-        }
-        Ok(None) => {
-            let transition = Transition::still(from.clone());
-            Fate::Still(Ok(Some(Box::new(Moved { from, transition, lease_expires_at: None }))))
-        }
-        Err(refusal) => Fate::Still(Err(refusal.into())),
-    }
-}
-
-/// A result is always stored, but an executor whose lease is over does not go straight on.
-fn hold_back(action: &Action, holder_lives: bool) -> Action {
-    let mut action = action.clone();
-    if let Action::Finish { next_attempt, .. } = &mut action
-        && !holder_lives
-    {
-        *next_attempt = None;
-    }
-    action
 }

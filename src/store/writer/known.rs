@@ -46,7 +46,7 @@ impl Batch {
     pub(super) fn foresee(&self, known: Option<&Known>) -> Option<(Seen, Foreseen)> {
         let executor_id = self.executor();
         let needs_no_row = |work: &Work| match work {
-            Work::Submit(_) | Work::Ledger => true,
+            Work::Submit(_) | Work::Vote(_) | Work::Ledger => true,
             Work::Move { known, .. } => executor_id.is_some() && known.executor_id == executor_id,
             Work::Decided(_) | Work::Call { .. } => false,
         };

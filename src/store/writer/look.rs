@@ -56,7 +56,7 @@ impl Batch {
         let keys = self.keys(|work| match work {
             Work::Move { known, .. } => known.executor_id != executor,
             Work::Decided(_) => true,
-            Work::Submit(_) | Work::Call { .. } | Work::Ledger => false,
+            Work::Submit(_) | Work::Vote(_) | Work::Call { .. } | Work::Ledger => false,
         });
         let rows = rows!(
             "-- look_at_batch",
@@ -72,7 +72,8 @@ impl Batch {
     /// Locks the rows that nobody else has locked, in the order everybody locks in.
     pub(super) async fn lock(&self, tx: &mut PgConnection) -> Result<Seen, StoreError> {
         let executor = self.executor();
-        let keys = self.keys(|work| !matches!(work, Work::Submit(_) | Work::Ledger));
+        let keys =
+            self.keys(|work| !matches!(work, Work::Submit(_) | Work::Vote(_) | Work::Ledger));
         let rows = rows!(
             "-- lock_batch",
             "order by j.shard, j.job_id for update of j skip locked",
@@ -107,6 +108,7 @@ impl Batch {
     pub(super) fn executor(&self) -> Option<ExecutorId> {
         self.ops.iter().find_map(|op| match &op.work {
             Work::Submit(birth) => birth.claimer,
+            Work::Vote(vote) => vote.claimer,
             Work::Move { known, .. } => known.executor_id,
             Work::Call { .. } | Work::Decided(_) | Work::Ledger => None,
         })

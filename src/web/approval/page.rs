@@ -10,6 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
 
 use super::draft::{self, Draft, plain};
+use super::source::{self, Source};
 use crate::domain::approval::{ApprovalStatus, Door, Verdict, mask};
 use crate::domain::event::Decision;
 use crate::domain::spec::Work;
@@ -95,6 +96,7 @@ fn standing(link: &LinkedApproval) -> Standing {
         ApprovalStatus::Rejected => Standing::Decided(Verdict::Reject),
         ApprovalStatus::ChangesRequested => Standing::Decided(Verdict::RequestChanges),
         ApprovalStatus::Withdrawn => Standing::Withdrawn,
+        ApprovalStatus::Superseded if link.has_edited => Standing::Voted,
         ApprovalStatus::Superseded => Standing::Superseded,
     }
 }
@@ -109,6 +111,7 @@ struct Ask {
     note: String,
     job_id: String,
     draft: Option<Draft>,
+    sources: Vec<Source>,
     facts: Vec<Fact>,
     votes: Vec<VoteLine>,
     is_paused: bool,
@@ -164,6 +167,7 @@ impl Ask {
             note,
             job_id: plain(link.key.job_id()),
             draft: draft.map(draft::render),
+            sources: source::list(&link.citations),
             facts: facts(link, say),
             votes: if link.quorum > 1 { vote_lines(&link.decisions, say) } else { Vec::new() },
             is_paused: link.is_paused(),

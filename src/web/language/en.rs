@@ -13,6 +13,7 @@ pub(super) const LANGUAGE: Language = Language {
     no_draft: "There is no draft before this step.",
     draft_is_cut: "The draft is longer than this page shows. Ask for the whole text before you decide on what is missing.",
     draft_is_plain: "The draft is shown as it is, without formatting.",
+    sources: "Sources",
     asked_by_job: "Asked by job",
     you_decide_as: "You decide as",
     progress: "Progress",

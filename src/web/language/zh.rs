@@ -13,6 +13,7 @@ pub(super) const LANGUAGE: Language = Language {
     no_draft: "这一步之前没有草稿。",
     draft_is_cut: "草稿较长，本页未能全部显示。若需了解其余内容，请先索取全文再决定。",
     draft_is_plain: "草稿按原文显示，未做排版。",
+    sources: "来源",
     asked_by_job: "来自任务",
     you_decide_as: "您的身份",
     progress: "进度",
