@@ -1,13 +1,16 @@
 //! Deliveries: what `WhatsApp` tells of messages is shown, never goes back, and settles what nobody knew.
 
+use std::collections::BTreeMap;
+
 use longhaul::notify::signature::sign;
 use longhaul::rpc::proto::{ApprovalStep, Delivery, EventKind, JobStatus, Step, TimeoutPolicy};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Client, Ending, OwnPostgres, PERSON, Process, Rig, approval, approval_step, approve, job, run,
-    wait,
+    Client, Database, Ending, OwnPostgres, PERSON, Process, Rig, approval, approval_step, approve,
+    job, run, wait,
 };
+use crate::program::{Folder, Program};
 
 /// The app's secret, and the one before it.
 pub const SECRET: &str = "the app's secret";
@@ -314,4 +317,20 @@ async fn without_a_webhook_a_submit_is_warned_that_silence_will_not_approve() {
     let submitted = rig.submit(job("warned", [timed()])).await;
     let [warning] = &submitted.warnings[..] else { panic!("{:?}", submitted.warnings) };
     assert!(warning.contains("no delivery is confirmed"), "{warning}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn longhaul_dev_hears_of_deliveries_by_itself() {
+    let (data, any) = (Folder::make(), "127.0.0.1:0");
+    let faces = ["dev", "--grpc-addr", any, "--http-addr", any, "--sandbox-addr", any];
+    let args = [&faces[..], &["--data-dir", data.0.to_str().unwrap()]].concat();
+    let program = Program::start(&args, &BTreeMap::new()).await;
+    let client = program.client();
+    let db = Database::open(program.address("database_url").to_owned()).await;
+    client.submit(job("shown", [wait(0)])).await;
+    db.wait_until(IS_DELIVERED, "shown").await;
+    let phone = format!("{}/phone", program.address("sandbox"));
+    assert_eq!(client.http.get(phone).send().await.unwrap().status(), 200);
+    db.wait_until(IS_READ, "shown").await;
+    assert_eq!(shown(&client, "shown").await.0, Delivery::Read);
 }
