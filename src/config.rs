@@ -4,6 +4,8 @@
 //! All mistakes are found before any is reported, so that one start tells them all; none of them shows a secret.
 //! Every secret may come from a file instead: `NAME_FILE` names it.
 
+mod whatsapp;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -19,7 +21,7 @@ use crate::domain::submission::ContextMode;
 use crate::domain::validate::{Faults, Violation, check_budget, check_model, check_people};
 use crate::engine::{BatchSettings, EngineSettings};
 use crate::model::ModelSettings;
-use crate::notify::{NotifySettings, WhatsAppSettings};
+use crate::notify::NotifySettings;
 use crate::rpc::RpcSettings;
 use crate::store::StoreSettings;
 use crate::telemetry::{LogFormat, TelemetrySettings};
@@ -149,7 +151,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .unwrap_or_else(|| format!("http://{}", listen.http_addr));
         let whatsapp = self.whatsapp();
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
-        let engine = self.engine(whatsapp.is_some());
+        let webhook = self.whatsapp_webhook();
+        let engine = self.engine(whatsapp.is_some(), webhook.is_some());
         Config {
             grpc_addr: listen.grpc_addr,
             http_addr: listen.http_addr,
@@ -173,6 +176,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 request_timeout: Duration::from_secs(30),
                 body_bytes_max: 4 << 20,
                 requests_max,
+                whatsapp: webhook,
             },
         }
     }
@@ -225,7 +229,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         }
     }
 
-    fn engine(&mut self, can_notify: bool) -> EngineSettings {
+    fn engine(&mut self, can_notify: bool, has_webhook: bool) -> EngineSettings {
         let defaults = Defaults {
             model: self.model_id("LONGHAUL_MODEL", "claude-sonnet-5-5"),
             max_tokens: self.number("LONGHAUL_MODEL_MAX_TOKENS", 4096, 1, 128_000),
@@ -236,6 +240,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         EngineSettings {
             defaults,
             can_notify,
+            hears_deliveries: can_notify && has_webhook,
             daily_budget_usd: self.budget("LONGHAUL_DAILY_BUDGET_USD"),
             operators: self.people("LONGHAUL_OPERATORS"),
             slots: self.number("LONGHAUL_SLOTS", 64, 1, 10_000),
@@ -257,41 +262,6 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                     3_600_000,
                 )),
             },
-        }
-    }
-
-    fn whatsapp(&mut self) -> Option<WhatsAppSettings> {
-        let token = self.secret("LONGHAUL_WHATSAPP_TOKEN");
-        let phone_number_id = self.text("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID");
-        let base_url = self.url("LONGHAUL_WHATSAPP_BASE_URL");
-        let graph_version = self.text("LONGHAUL_WHATSAPP_GRAPH_VERSION");
-        match (token, phone_number_id) {
-            (Some(token), Some(phone_number_id)) => Some(WhatsAppSettings {
-                base_url: base_url.unwrap_or_else(|| "https://graph.facebook.com".to_owned()),
-                graph_version: graph_version.unwrap_or_else(|| "v26.0".to_owned()),
-                phone_number_id,
-                token,
-                timeout: Duration::from_secs(20),
-            }),
-            (None, None) => {
-                for (name, given) in [
-                    ("LONGHAUL_WHATSAPP_BASE_URL", base_url),
-                    ("LONGHAUL_WHATSAPP_GRAPH_VERSION", graph_version),
-                ] {
-                    if given.is_some() {
-                        self.mistake(&format!(
-                            "{name} says nothing without LONGHAUL_WHATSAPP_TOKEN"
-                        ));
-                    }
-                }
-                None
-            }
-            (Some(_), None) | (None, Some(_)) => {
-                self.mistake(
-                    "LONGHAUL_WHATSAPP_TOKEN and LONGHAUL_WHATSAPP_PHONE_NUMBER_ID go together: set both or none",
-                );
-                None
-            }
         }
     }
 
@@ -348,6 +318,11 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         let file_name = format!("{name}_FILE");
         let Some(path) = (self.find)(&file_name) else { return self.text(name).map(Into::into) };
         match std::fs::read_to_string(&path) {
+            // An empty secret would be one that everybody knows.
+            Ok(secret) if secret.trim_end().is_empty() => {
+                self.mistake(&format!("{file_name} names {path}, which is empty"));
+                None
+            }
             Ok(secret) => Some(secret.trim_end().to_owned().into()),
             Err(error) => {
                 self.mistake(&format!("{file_name} names {path}, which cannot be read: {error}"));

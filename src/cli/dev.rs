@@ -2,12 +2,13 @@
 //!
 //! In come the addresses and a folder for the data; it runs until it is told to stop.
 
-use std::{env, net::SocketAddr, path::PathBuf};
+use std::{env, net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use nix::unistd::geteuid;
 use secrecy::ExposeSecret as _;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +19,9 @@ use crate::config::{self, Config, Listen};
 use crate::dev::postgres::{Postgres, PostgresSettings};
 use crate::dev::sandbox;
 use crate::telemetry::Telemetry;
+
+/// With what the sandbox signs what it tells, as Meta does with the app's secret.
+const APP_SECRET: &str = "sandbox";
 
 /// Run everything with no configuration: a server, its Postgres and a sandbox
 #[derive(Args, Clone, Debug)]
@@ -90,6 +94,17 @@ async fn start_postgres(args: &DevArgs) -> Result<Postgres> {
     Ok(Postgres::start(settings).await?)
 }
 
+/// Has the sandbox tell the server what becomes of messages.
+async fn have_deliveries_told(sandbox_url: &str, http_url: &str) -> Result<()> {
+    let settings = json!({
+        "webhook_url": format!("{http_url}/webhook/whatsapp"), "app_secret": APP_SECRET,
+    });
+    let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
+    let request = client.post(format!("{sandbox_url}/_sandbox/settings")).json(&settings);
+    request.send().await?.error_for_status().context("the sandbox refused its settings")?;
+    Ok(())
+}
+
 /// Runs the server on what this machine offers: the environment still goes before.
 async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -> Result<()> {
     let given = [
@@ -102,6 +117,8 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
         ("LONGHAUL_WHATSAPP_BASE_URL", sandbox_url.to_owned()),
         ("LONGHAUL_WHATSAPP_TOKEN", "sandbox".to_owned()),
         ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1".to_owned()),
+        ("LONGHAUL_WHATSAPP_APP_SECRET", APP_SECRET.to_owned()),
+        ("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "sandbox".to_owned()),
         ("LONGHAUL_NOTIFY", "+15550100".to_owned()),
     ];
     let listen = Listen {
@@ -113,9 +130,11 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
     let database_url = config.store.database_url.expose_secret().to_owned();
     let mut signals = Signals::listen()?;
     let Some(server) = start_unless_told(config, &mut signals).await? else { return Ok(()) };
+    let http_url = format!("http://{}", server.http_addr);
+    have_deliveries_told(sandbox_url, &http_url).await?;
     let ready = Ready {
         grpc: Some(server.grpc_addr.to_string()),
-        http: Some(format!("http://{}", server.http_addr)),
+        http: Some(http_url.clone()),
         sandbox: Some(sandbox_url.to_owned()),
         database_url: Some(database_url),
         pid: std::process::id(),
@@ -125,7 +144,7 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
     }
     tracing::info!(
         grpc = %server.grpc_addr,
-        http = format!("http://{}", server.http_addr),
+        http = http_url,
         phone = format!("{sandbox_url}/phone"),
         "serving; Ctrl-C stops"
     );

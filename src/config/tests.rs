@@ -34,6 +34,10 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         (&[("LONGHAUL_WHATSAPP_BASE_URL", "http://host")], "LONGHAUL_WHATSAPP_BASE_URL says"),
         (&[("LONGHAUL_WHATSAPP_GRAPH_VERSION", "v1.0")], "LONGHAUL_WHATSAPP_GRAPH_VERSION says"),
         (&[token], "LONGHAUL_WHATSAPP_TOKEN and LONGHAUL_WHATSAPP_PHONE_NUMBER_ID go together"),
+        (&[("LONGHAUL_WHATSAPP_APP_SECRET", "s3cret")], "LONGHAUL_WHATSAPP_APP_SECRET and"),
+        (&[("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "s3cret")], "LONGHAUL_WHATSAPP_APP_SECRET and"),
+        (&[("LONGHAUL_WHATSAPP_APP_SECRET_OLD", "s3cret")], "LONGHAUL_WHATSAPP_APP_SECRET_OLD"),
+        (&[("LONGHAUL_MODEL_API_KEY_FILE", "/dev/null")], "LONGHAUL_MODEL_API_KEY_FILE names"),
         (&[("DATABASE_URL", "mysql://u:s3cret@host/d")], "DATABASE_URL must name a Postgres"),
         (&[("DATABASE_URL", "postgres://u:s3cret@host:no/d")], "DATABASE_URL must name a Postgres"),
         (&[("LONGHAUL_DATABASE_URL", "postgres:/")], "DATABASE_URL must name a Postgres"),
@@ -56,6 +60,7 @@ fn what_is_right_is_taken() {
         &[("LONGHAUL_DAILY_BUDGET_USD", "12.50"), ("LONGHAUL_OPERATORS", "+15550100")],
         &[("LONGHAUL_DATABASE_URL", "postgresql:///database?host=/run/postgresql")],
         &[("LONGHAUL_PUBLIC_URL", "https://jobs.example/longhaul/")],
+        &[("LONGHAUL_WHATSAPP_APP_SECRET", "a"), ("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "b")],
     ] {
         assert_eq!(mistakes(variables), [""; 0], "{variables:?}");
     }

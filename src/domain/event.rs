@@ -165,8 +165,12 @@ pub enum Delivery {
     Failed,
     /// Overtaken by events before it was sent.
     Superseded,
-    /// Whether the channel took it will never be known.
+    /// Whether the channel took it is not known, unless the channel still says.
     Unconfirmed,
+    /// It has reached the person's phone.
+    Delivered,
+    /// The person has seen it.
+    Read,
 }
 
 impl Word for Delivery {}

@@ -51,6 +51,8 @@ pub struct EngineSettings {
     pub defaults: Defaults,
     /// Whether notices can be sent at all; without, a submit that needs them is warned.
     pub can_notify: bool,
+    /// Whether it is heard what became of what was sent; without, a submit that needs that is warned.
+    pub hears_deliveries: bool,
     /// What all servers together may spend on a day, if that is limited.
     pub daily_budget_usd: Option<Usd>,
     /// Who is told when that is used up.

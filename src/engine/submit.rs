@@ -123,8 +123,8 @@ impl Engine {
             ),
             (asks_nobody, "an approval names nobody to ask: it has to be decided through Control"),
             (
-                approves_by_timeout,
-                "no channel confirms deliveries yet: on_timeout `approve` will fail the job",
+                approves_by_timeout && !self.settings.hears_deliveries,
+                "WhatsApp's webhook is not configured, so no delivery is confirmed: on_timeout `approve` will fail the job",
             ),
         ];
         let foreign = spec.language.as_deref().filter(|language| !is_spoken(language));

@@ -11,6 +11,7 @@ use futures::future::join_all;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::receipt::word_of;
 use super::refusal::back_off;
 use super::{Notifier, WhatsApp, text};
 use crate::domain::event::NoticeKind;
@@ -153,8 +154,8 @@ impl Notifier {
     async fn deliver(&self, whatsapp: &WhatsApp, notice: &Outgoing) -> Result<Sent, StoreError> {
         let sent = match text::write(notice, &self.public_url, self.language.as_deref()) {
             Some(body) => {
-                let correlation = format!("{}:{}", notice.notice_id, notice.tries);
-                whatsapp.send_text(&notice.recipient, &body, &correlation, notice.tries).await
+                let word = word_of(notice);
+                whatsapp.send_text(&notice.recipient, &body, &word, notice.tries).await
             }
             None => Sent::Refused { error: "the links of this request are gone".to_owned() },
         };

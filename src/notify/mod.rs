@@ -1,7 +1,8 @@
 //! WHO is told: people get notices on their phones, through the outbox and `WhatsApp`.
 //!
 //! The store writes a notice in the transaction that causes it; the dispatcher here takes it, writes its text,
-//! sends it, and records what became of it. This folder meets the engine only in the outbox.
+//! sends it, and records what became of it; what Meta tells later is read here as well.
+//! This folder meets the engine only in the outbox.
 //! Links, tokens, texts and phone numbers never reach a log, a span or an error.
 
 mod dispatcher;
@@ -12,6 +13,10 @@ mod whatsapp;
 
 mod refusal;
 
+mod receipt;
+
+pub mod signature;
+
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +26,7 @@ use std::time::Duration;
 use reqwest::header::InvalidHeaderValue;
 
 pub use self::dispatcher::Counts;
+pub use self::receipt::Told;
 pub use self::whatsapp::{WhatsApp, WhatsAppSettings};
 use crate::store::Store;
 

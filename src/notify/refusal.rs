@@ -98,20 +98,24 @@ impl Refusal {
         let error = &body["error"];
         let code = error["code"].as_i64();
         let class = classify(status, code, error["error_subcode"].as_i64());
-        let mut words = match code {
+        let head = match code {
             Some(code) => format!("error {code}"),
             None => format!("status {}", status.as_u16()),
         };
-        let prefix = code.map(|code| format!("(#{code})")).unwrap_or_default();
-        for said in [&error["message"], &error["error_data"]["details"]] {
-            if let Some(said) = said.as_str().filter(|said| !said.is_empty()) {
-                let said = said.strip_prefix(&prefix).unwrap_or(said).trim();
-                words = format!("{words}: {}", tidy(said, secret));
-            }
-        }
-        let words = words.chars().take(WORDS_CHARS_MAX).collect();
-        Self { class, wait: find_wait(headers), words }
+        let said = [&error["message"], &error["error_data"]["details"]];
+        Self { class, wait: find_wait(headers), words: say(head, code, said, secret) }
     }
+}
+
+/// What Meta said after what we say, tidied and cut.
+pub(super) fn say(head: String, code: Option<i64>, said: [&Value; 2], secret: &str) -> String {
+    let prefix = code.map(|code| format!("(#{code})")).unwrap_or_default();
+    let mut words = head;
+    for said in said.into_iter().filter_map(Value::as_str).filter(|said| !said.is_empty()) {
+        let said = said.strip_prefix(&prefix).unwrap_or(said).trim();
+        words = format!("{words}: {}", tidy(said, secret));
+    }
+    words.chars().take(WORDS_CHARS_MAX).collect()
 }
 
 /// How long to wait before the try after this one: 1 s, 4 s, 16 s, …, an hour.

@@ -246,7 +246,8 @@ async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row,
            from longhaul.approval a
            where a.shard = j.shard and a.job_id = j.job_id and a.approval_id = j.approval_id) as "approval: Json<Asked>",
           (select coalesce(jsonb_agg(to_jsonb(n)), '[]') from (
-             select o.recipient, o.kind, o.delivery, o.error, o.updated_at from longhaul.outbox o
+             select o.recipient, o.kind, coalesce(o.receipt, o.delivery) as delivery, o.error, o.updated_at
+             from longhaul.outbox o
              where o.shard = j.shard and o.job_id = j.job_id
              order by o.sequence, o.recipient limit 500) n) as "notices!: Json<Vec<NoticeView>>",
           (select left(m.partial_output, $5) from longhaul.model_call m

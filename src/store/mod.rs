@@ -53,6 +53,8 @@ pub mod batch;
 
 pub mod outbox;
 
+pub mod receipt;
+
 pub mod sweep;
 
 pub mod gauge;

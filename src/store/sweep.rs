@@ -48,6 +48,8 @@ struct Found {
     state: Value,
     spec: Value,
     now: chrono::DateTime<chrono::Utc>,
+    /// Whether a message that asks its approval is known to have reached somebody.
+    delivered: bool,
 }
 
 /// What is to be done to a row that was found.
@@ -200,8 +202,7 @@ fn decide(found: Found, sweep: Sweep) -> Result<Option<Move>, StoreError> {
     let action = match sweep {
         Sweep::Due => Action::Due,
         Sweep::Lost => Action::Lose { lease: held_lease(&from)? },
-        // No channel confirms deliveries yet, so none is known.
-        Sweep::Overdue => Action::Expire { delivered: false },
+        Sweep::Overdue => Action::Expire { delivered: found.delivered },
     };
     let next = state::next(&from, &spec, action.clone(), "sweeper", found.now)?;
     let key = JobKey::new(&found.job_id);
@@ -225,7 +226,7 @@ async fn find_due(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, Store
         Found,
         r#"-- find_due
         -- cross-shard: due times of all shards are in one index
-        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
+        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!", false as "delivered!"
         from longhaul.job j join longhaul.job_spec s using (shard, job_id)
         where j.status = 'queued' and j.run_at <= longhaul.now() and j.spec_version <= $2
         order by j.run_at limit $1
@@ -241,7 +242,7 @@ async fn find_lost(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, Stor
         Found,
         r#"-- find_lost
         -- cross-shard: an executor holds jobs of every shard
-        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
+        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!", false as "delivered!"
         from longhaul.job j join longhaul.job_spec s using (shard, job_id)
         where j.status = 'running' and j.spec_version <= $2 and case
           -- A lease of its own goes before that of its executor.
@@ -262,7 +263,10 @@ async fn find_overdue(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, S
         Found,
         r#"-- find_overdue
         -- cross-shard: deadlines of all shards are in one index
-        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!"
+        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!",
+          exists (select from longhaul.outbox o
+            where o.shard = j.shard and o.job_id = j.job_id and o.approval_id = j.approval_id
+              and o.receipt is not null) as "delivered!"
         from longhaul.job j join longhaul.job_spec s using (shard, job_id)
         where j.status = 'awaiting_approval' and j.deadline_at <= longhaul.now() and j.spec_version <= $2
         order by j.deadline_at limit $1

@@ -1,6 +1,6 @@
-//! How PEOPLE reach it: the HTTP sidecar, with the two webhooks of the template and the approval page.
+//! How PEOPLE reach it: the HTTP sidecar, with the two webhooks of the template, `WhatsApp`'s, and the approval page.
 //!
-//! In come requests of clients that cannot speak gRPC and of approvers with a phone; out go JSON and pages.
+//! In come requests of clients that cannot speak gRPC, of approvers with a phone and of Meta; out go JSON and pages.
 //! Nothing is decided here: every request becomes one call of the engine or the store.
 //! No GET changes anything, and no token of a link ever reaches a log or a span.
 
@@ -18,6 +18,8 @@ mod jobs;
 
 mod json;
 
+mod whatsapp;
+
 mod approval;
 
 mod language;
@@ -25,11 +27,11 @@ mod language;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
+use axum::{Extension, Router};
 use tokio::net::TcpListener;
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +39,8 @@ use tokio_util::sync::CancellationToken;
 use self::fault::Fault;
 use self::guard::Limits;
 use self::origin::{Origin, Ours};
+use self::whatsapp::Webhook;
+pub use self::whatsapp::WebhookSettings;
 use crate::domain::state::Refusal;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
@@ -57,6 +61,8 @@ pub struct WebSettings {
     pub body_bytes_max: usize,
     /// The most requests at once.
     pub requests_max: usize,
+    /// How Meta is known; without, `WhatsApp`'s webhook is closed.
+    pub whatsapp: Option<WebhookSettings>,
 }
 
 impl Default for WebSettings {
@@ -67,6 +73,7 @@ impl Default for WebSettings {
             request_timeout: Duration::from_secs(30),
             body_bytes_max: 4 << 20,
             requests_max: 512,
+            whatsapp: None,
         }
     }
 }
@@ -98,6 +105,12 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
         .layer(refuse_others.clone())
         .layer(from_fn_with_state(shared.clone(), guard::limit));
+    // No browser calls it and a signature guards it, so it does not matter which page may have sent it.
+    let meta = Router::new()
+        .route("/webhook/whatsapp", get(whatsapp::verify).post(whatsapp::receive))
+        .layer(DefaultBodyLimit::max(whatsapp::BODY_BYTES_MAX))
+        .layer(Extension(Webhook::new(settings.whatsapp.clone())))
+        .layer(from_fn_with_state(shared.clone(), guard::limit));
     let pages = Router::new()
         .route("/approvals/{token}", get(approval::show).post(approval::decide))
         // A mangled link is a person's, who gets a page too.
@@ -110,6 +123,7 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
         .route("/healthz", get(healthz))
         .layer(from_fn_with_state(limits(), guard::limit));
     webhooks
+        .merge(meta)
         .merge(health)
         .method_not_allowed_fallback(fault::wrong_method)
         // Whatever answers, the page's errors are pages too and carry its headers.

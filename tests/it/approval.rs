@@ -54,7 +54,7 @@ async fn an_approval_that_nobody_decides_ends_as_its_step_says() {
         ("default", TimeoutPolicy::Unspecified, JobStatus::Failed),
         ("fail", TimeoutPolicy::Fail, JobStatus::Failed),
         ("reject", TimeoutPolicy::Reject, JobStatus::Cancelled),
-        // No channel confirms a delivery yet.
+        // The tests of deliveries have one that is confirmed.
         ("approve", TimeoutPolicy::Approve, JobStatus::Failed),
     ] {
         rig.submit(job(job_id, [timed(60, policy)])).await;

@@ -97,6 +97,13 @@ async fn a_row_about_people_or_money_that_the_laws_forbid_is_refused() {
         ("outbox", "completed", "kind = 'gossip'", "outbox_kind_check"),
         ("outbox", "completed", "delivery = 'lost'", "outbox_delivery_check"),
         ("outbox", "completed", "delivery = 'sent', tokens = '{}'", "outbox_tokens_until_sent"),
+        ("outbox", "completed", "delivery = 'sent', receipt = 'seen'", "outbox_receipt_check"),
+        (
+            "outbox",
+            "completed",
+            "delivery = 'failed', receipt = 'read'",
+            "outbox_receipt_is_of_what_was_sent",
+        ),
     ] {
         let refused = set(&rig, table, assignment, job_id).await;
         assert_eq!(refused, Err(constraint.to_owned()), "{table}: {assignment}");
@@ -155,5 +162,10 @@ async fn every_word_of_the_state_machine_can_be_stored() {
     for delivery in deliveries {
         let assignment = format!("delivery = '{}'", delivery.word());
         assert_eq!(set(&rig, "outbox", &assignment, "completed").await, Ok(1), "{delivery:?}");
+    }
+    // What a channel says besides, of what it took.
+    for receipt in [Delivery::Delivered, Delivery::Read] {
+        let assignment = format!("delivery = 'sent', receipt = '{}'", receipt.word());
+        assert_eq!(set(&rig, "outbox", &assignment, "completed").await, Ok(1), "{receipt:?}");
     }
 }

@@ -124,7 +124,15 @@ fn variables(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_example_configuration_names_every_variable_that_is_read_and_no_other() {
-    let parts = ["config", "cli/mod", "cli/serve", "cli/dev", "cli/sandbox", "cli/client"];
+    let parts = [
+        "config",
+        "config/whatsapp",
+        "cli/mod",
+        "cli/serve",
+        "cli/dev",
+        "cli/sandbox",
+        "cli/client",
+    ];
     let sources = parts.map(|part| read(&format!("src/{part}.rs"))).concat();
     let (known, told) = (variables(&sources), variables(&read(".env.example")));
     assert_eq!(known, told, "what is read, and what is told");

@@ -46,6 +46,11 @@ mod page;
 mod link;
 
 mod notice;
+
+mod delivery;
+
+mod meta;
+
 mod option;
 
 mod encrypted;

@@ -43,6 +43,22 @@ pub struct WhatsappFault {
     pub recipient: Option<String>,
     /// Close the connection without an answer.
     pub drop: Option<Moment>,
+    /// Tell the statuses of the accepted message in another way.
+    pub statuses: Option<StatusFault>,
+    /// Tell that the accepted message failed, with this error code.
+    pub fail_code: Option<u32>,
+}
+
+/// How the statuses of a message are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusFault {
+    /// Each twice.
+    Repeat,
+    /// The last one first, and read among them.
+    Reverse,
+    /// Not at all.
+    Never,
 }
 
 /// Whether a connection is closed before or after the message is accepted.

@@ -42,12 +42,14 @@ mod envelope;
 
 mod whatsapp;
 
+mod status;
+
 mod phone;
 
 #[cfg(test)]
 mod tests;
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -68,6 +70,7 @@ use self::{
     receipt::ModelRequest,
     refusal::Refusal,
     setting::Settings,
+    status::Unread,
     whatsapp::WhatsappMessage,
     wire::{Wire, WireListener},
 };
@@ -83,6 +86,9 @@ struct Sandbox {
     batches: Shelf,
     model: Arc<Journal<ModelRequest>>,
     whatsapp: Arc<Journal<WhatsappMessage>>,
+    unread: Unread,
+    http: reqwest::Client,
+    stop: CancellationToken,
 }
 
 /// Serves until `stop` is cancelled; connections that are open then are cut.
@@ -103,11 +109,21 @@ pub async fn serve_keeping(
         batches: Shelf::default(),
         model: Arc::new(Journal::keeping(entries_max)),
         whatsapp: Arc::new(Journal::keeping(entries_max)),
+        unread: Unread::default(),
+        http: client().map_err(io::Error::other)?,
+        stop: stop.clone(),
     });
     let doors = WireListener::new(listener, stop.clone());
     axum::serve(doors, router(sandbox).into_make_service_with_connect_info::<Wire>())
         .with_graceful_shutdown(stop.cancelled_owned())
         .await
+}
+
+/// The client that tells statuses, mostly to this machine, which no proxy is to stand between.
+fn client() -> reqwest::Result<reqwest::Client> {
+    // Once per process; that a server of this process has done it is no fault.
+    let _already = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20)).build()
 }
 
 fn router(sandbox: Arc<Sandbox>) -> Router {

@@ -1,7 +1,7 @@
 //! A page that looks like a phone: the messages the sandbox accepted, one chat per number.
 //! In comes the journal of `WhatsApp` messages; out goes HTML with working links and buttons.
 //! Everything from a message is escaped by the template; only http and https become links.
-//! Looking at it changes nothing.
+//! Looking at a chat reads it, of which the sender is told where a webhook is set; else it changes nothing.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use super::{
     Sandbox,
     envelope::is_web_url,
     journal::{self, Entry},
+    status,
     whatsapp::{WhatsappMessage, digits, is_wanted},
 };
 
@@ -86,7 +87,9 @@ struct Button {
 pub async fn page(State(sandbox): State<Arc<Sandbox>>, Query(choice): Query<Choice>) -> Response {
     let accepted = |entry: &Entry<WhatsappMessage>| is_wanted(entry, None);
     let entries = sandbox.whatsapp.look(&journal::Look::default(), accepted).await;
-    match phone(&entries, choice.to.as_deref()).render() {
+    let phone = phone(&entries, choice.to.as_deref());
+    status::read_chat(&sandbox, &phone.open);
+    match phone.render() {
         Ok(html) => ([("cache-control", "no-store")], Html(html)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

@@ -26,11 +26,24 @@ pub struct Setting {
     pub batch_ms: u64,
     /// How far the sandbox's clock is ahead of the machine's.
     pub clock_ahead_seconds: u32,
+    /// Where delivery statuses are told; empty for nowhere.
+    pub webhook_url: String,
+    /// The app's secret, with which they are signed.
+    pub app_secret: String,
+    /// How long each status takes to come.
+    pub status_ms: u64,
 }
 
 impl Default for Setting {
     fn default() -> Self {
-        Self { cache_min_tokens: 512, batch_ms: 1000, clock_ahead_seconds: 0 }
+        Self {
+            cache_min_tokens: 512,
+            batch_ms: 1000,
+            clock_ahead_seconds: 0,
+            webhook_url: String::new(),
+            app_secret: String::new(),
+            status_ms: 200,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     envelope::{self, Envelope},
     fault::Moment,
     journal::{Entry, Journal, Look, Open, Outcome},
-    new_id,
+    new_id, status,
     wire::Wire,
 };
 
@@ -63,7 +63,18 @@ pub struct GraphError {
 impl GraphError {
     /// An error with Meta's code and title, and the details of this case.
     pub fn new(code: u32, details: impl Into<String>) -> Self {
-        let (status, title) = match code {
+        let (status, title) = Self::known(code);
+        let message = format!("(#{code}) {title}");
+        Self { status, code, subcode: None, message, details: Some(details.into()) }
+    }
+
+    /// Meta's title of a code.
+    pub fn title(code: u32) -> &'static str {
+        Self::known(code).1
+    }
+
+    fn known(code: u32) -> (u16, &'static str) {
+        match code {
             0 | 190 => (401, "Error validating access token"),
             4 => (400, "Application request limit reached"),
             10 | 200..=299 => (403, "Permission denied"),
@@ -89,9 +100,7 @@ impl GraphError {
             133_004 => (503, "Server temporarily unavailable"),
             1 | 2 => (500, "An unknown error has occurred"),
             _ => (400, "The message could not be sent"),
-        };
-        let message = format!("(#{code}) {title}");
-        Self { status, code, subcode: None, message, details: Some(details.into()) }
+        }
     }
 
     /// A parameter that is missing or of the wrong shape, in Meta's words.
@@ -166,6 +175,7 @@ pub async fn send(
     message.id = Some(id.clone());
     let is_template = message.kind == "template";
     let to = message.to.clone();
+    status::begin(&sandbox, &message, &fault);
     let mut open = sandbox.whatsapp.open(message);
     sleep(delay).await;
     if fault.drop == Some(Moment::After) {

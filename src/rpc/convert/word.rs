@@ -55,7 +55,9 @@ meanings! {
     event::NoticeKind = NoticeKind {
         ApprovalRequested, Completed, Failed, Cancelled, OutOfBudget, DailyBudget,
     }
-    event::Delivery = Delivery { Pending, Sending, Sent, Failed, Superseded, Unconfirmed }
+    event::Delivery = Delivery {
+        Pending, Sending, Sent, Failed, Superseded, Unconfirmed, Delivered, Read,
+    }
     event::EventKind = EventKind {
         JobSubmitted, StepStarted, StepFinished, StepWaiting, StepDelayed, AttemptLost,
         AttemptReleased, ApprovalRequested, ApprovalDecided, ApprovalExpired, PauseRequested,

@@ -62,6 +62,20 @@ impl Sandbox {
         self.script(json!({"whatsapp": faults})).await;
     }
 
+    /// Changes how it behaves when nothing goes wrong.
+    pub async fn set(&self, settings: Value) {
+        let url = format!("{}/_sandbox/settings", self.url);
+        let answer = self.http.post(url).json(&settings).send().await.unwrap();
+        assert!(answer.status().is_success(), "{settings} are no settings");
+    }
+
+    /// Opens a person's chat on the phone.
+    pub async fn open_phone(&self, of: &str) {
+        let mut url = reqwest::Url::parse(&format!("{}/phone", self.url)).unwrap();
+        url.query_pairs_mut().append_pair("to", of);
+        assert_eq!(self.http.get(url).send().await.unwrap().status(), 200);
+    }
+
     /// Lets everything go well again; what is held is answered.
     pub async fn mend(&self) {
         self.script(json!({"model": null, "whatsapp": null})).await;

@@ -1,0 +1,267 @@
+//! What Meta tells of messages: its webhook's bodies, read item by item, so that a broken one costs no other.
+//!
+//! In come raw bytes whose signature was checked; out come receipts for the store, and counts of the rest.
+//! A status names its try by the word that the try gave its message, or else has only the message's id.
+//! Nothing of a body reaches a log: it holds numbers, names and what people wrote.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::refusal::say;
+use crate::domain::id::{JobKey, NoticeId, find_job_id_fault};
+use crate::store::outbox::Outgoing;
+use crate::store::receipt::{Receipt, Stage, Try};
+
+const MESSAGE_ID_BYTES_MAX: usize = 512;
+
+/// What a body tells.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What became of messages.
+    pub receipts: Vec<Receipt>,
+    /// How many messages people sent.
+    pub messages: usize,
+    /// How many items could not be read.
+    pub broken: usize,
+}
+
+#[derive(Deserialize)]
+struct Body<'b> {
+    #[serde(borrow)]
+    entry: Vec<&'b RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Entry<'b> {
+    #[serde(borrow)]
+    changes: Vec<&'b RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Change<'b> {
+    field: String,
+    #[serde(borrow)]
+    value: &'b RawValue,
+}
+
+/// What changed about messages; everything else in it is left unread.
+#[derive(Deserialize)]
+struct Messages<'b> {
+    #[serde(borrow)]
+    statuses: Option<Vec<&'b RawValue>>,
+    #[serde(borrow)]
+    messages: Option<Vec<&'b RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    id: String,
+    #[serde(rename = "status")]
+    word: String,
+    biz_opaque_callback_data: Option<String>,
+    errors: Option<Vec<Value>>,
+}
+
+impl Told {
+    /// Reads a body.
+    pub fn read(body: &[u8]) -> Self {
+        let mut told = Self::default();
+        // A byte that is no text spoils only the item in which it stands.
+        let text = String::from_utf8_lossy(body);
+        let Ok(body) = serde_json::from_str::<Body<'_>>(&text) else {
+            return Self { broken: 1, ..told };
+        };
+        for entry in body.entry {
+            let Some(entry) = told.part::<Entry<'_>>(entry) else { continue };
+            for change in entry.changes {
+                let Some(change) = told.part::<Change<'_>>(change) else { continue };
+                if change.field == "messages" {
+                    told.read_messages(change.value);
+                }
+            }
+        }
+        told
+    }
+
+    fn read_messages(&mut self, value: &RawValue) {
+        let Some(value) = self.part::<Messages<'_>>(value) else { return };
+        self.messages += value.messages.map_or(0, |messages| messages.len());
+        for status in value.statuses.unwrap_or_default() {
+            let Some(status) = self.part::<Status>(status) else { continue };
+            match status.stage() {
+                Some(stage) if is_message_id(&status.id) => {
+                    let word = status.biz_opaque_callback_data.as_deref();
+                    let sent_by = word.and_then(find_try);
+                    self.receipts.push(Receipt { message_id: status.id, sent_by, stage });
+                }
+                Some(_) => self.broken += 1,
+                // A stage that is of no use here, or not known yet.
+                None => {}
+            }
+        }
+    }
+
+    fn part<'b, P: Deserialize<'b>>(&mut self, raw: &'b RawValue) -> Option<P> {
+        let part = serde_json::from_str(raw.get()).ok();
+        self.broken += usize::from(part.is_none());
+        part
+    }
+}
+
+impl Status {
+    fn stage(&self) -> Option<Stage> {
+        match self.word.as_str() {
+            "accepted" | "sent" => Some(Stage::Sent),
+            "delivered" => Some(Stage::Delivered),
+            "read" | "played" => Some(Stage::Read),
+            "failed" => Some(Stage::Failed { error: self.error() }),
+            _ => None,
+        }
+    }
+
+    fn error(&self) -> String {
+        let unknown = Value::Null;
+        let error = self.errors.iter().flatten().next().unwrap_or(&unknown);
+        let code = error["code"].as_i64();
+        let title = if error["title"].is_string() { &error["title"] } else { &error["message"] };
+        let said = [title, &error["error_data"]["details"]];
+        let head = code.map_or("no reason given".to_owned(), |code| format!("error {code}"));
+        format!("whatsapp could not deliver the message: {}", say(head, code, said, ""))
+    }
+}
+
+/// What a try gives its message, to be recognised by: the notice, which try it is, and the job.
+pub(super) fn word_of(notice: &Outgoing) -> String {
+    format!("{}:{}:{}", notice.notice_id, notice.tries, notice.key.job_id())
+}
+
+/// The try that gave its message this word, if it can have been one of ours.
+fn find_try(word: &str) -> Option<Try> {
+    let (notice_id, rest) = word.split_once(':')?;
+    let (tries, job_id) = rest.split_once(':')?;
+    let notice_id = NoticeId(notice_id.parse().ok()?);
+    let tries = tries.parse().ok().filter(|tries| *tries > 0)?;
+    find_job_id_fault(job_id).is_none().then(|| Try { key: JobKey::new(job_id), notice_id, tries })
+}
+
+fn is_message_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= MESSAGE_ID_BYTES_MAX && !id.contains(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOTICE: &str = "0197f0a4-6b7e-7cc3-9d0c-2b1f6f0a1234";
+
+    fn body(statuses: &str) -> String {
+        format!(
+            r#"{{"object":"whatsapp_business_account","entry":[{{"id":"1","changes":[{{"field":"messages",
+              "value":{{"messaging_product":"whatsapp","metadata":{{"phone_number_id":"1"}},"statuses":[{statuses}]}}}}]}}]}}"#
+        )
+    }
+
+    fn stages(told: &Told) -> Vec<&Stage> {
+        told.receipts.iter().map(|receipt| &receipt.stage).collect()
+    }
+
+    #[test]
+    fn a_status_names_its_try_or_only_its_message() {
+        let word = format!("{NOTICE}:2:launch: 任务 #1");
+        let named = json!({"id": "wamid.A=", "status": "delivered", "timestamp": "1", "recipient_id": "1",
+            "biz_opaque_callback_data": word, "pricing": {"billable": true}});
+        let unnamed = json!({"id": "wamid.B=", "status": "read"});
+        let told = Told::read(body(&format!("{named},{unnamed}")).as_bytes());
+        let sent_by = Try {
+            key: JobKey::new("launch: 任务 #1"),
+            notice_id: NoticeId(NOTICE.parse().expect("a uuid")),
+            tries: 2,
+        };
+        let expected = [
+            Receipt {
+                message_id: "wamid.A=".into(),
+                sent_by: Some(sent_by),
+                stage: Stage::Delivered,
+            },
+            Receipt { message_id: "wamid.B=".into(), sent_by: None, stage: Stage::Read },
+        ];
+        assert_eq!(told.receipts, expected);
+        assert_eq!((told.messages, told.broken), (0, 0));
+    }
+
+    #[test]
+    fn words_of_others_name_no_try() {
+        for word in ["", "x", NOTICE, &format!("{NOTICE}:1"), &format!("{NOTICE}:0:job")] {
+            assert_eq!(find_try(word), None, "{word}");
+        }
+        for word in [format!("{NOTICE}:one:job"), format!("{NOTICE}:1:"), format!("{NOTICE}:1:a\0")]
+        {
+            assert_eq!(find_try(&word), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_broken_item_costs_no_other() {
+        for broken in [
+            r#"{"id":7,"status":"read"}"#,
+            r#"{"status":"read"}"#,
+            r#"{"id":"a\u0000b","status":"read"}"#,
+            r#"{"id":"","status":"read"}"#,
+            r#"{"id":"x","status":"read","biz_opaque_callback_data":"\ud800"}"#,
+            "7",
+            "null",
+        ] {
+            let text = body(&format!(
+                r#"{{"id":"a","status":"sent"}},{broken},{{"id":"b","status":"read"}}"#
+            ));
+            let told = Told::read(text.as_bytes());
+            assert_eq!(stages(&told), [&Stage::Sent, &Stage::Read], "{broken}");
+            assert_eq!(told.broken, 1, "{broken}");
+        }
+        let mut bytes = body(r#"{"id":"a","status":"read"}"#).into_bytes();
+        let at = bytes.windows(3).position(|part| part == b"\"1\"").expect("an id of the entry");
+        bytes[at + 1] = 0xff;
+        assert_eq!(stages(&Told::read(&bytes)), [&Stage::Read]);
+    }
+
+    #[test]
+    fn other_changes_and_unknown_stages_are_passed_over() {
+        let text = json!({"entry": [
+            {"changes": [{"field": "account_update", "value": {"statuses": [{"id": "a", "status": "read"}]}}, 7]},
+            {"changes": "none"},
+            {"changes": [
+                {"field": "messages", "value": {"statuses": null, "messages": [{"type": "text"}, {"type": "button"}]}},
+                {"field": "messages", "value": {"statuses": [{"id": "b", "status": "warmed"}, {"id": "c", "status": "read"}]}}]}]});
+        let told = Told::read(text.to_string().as_bytes());
+        assert_eq!((told.receipts.len(), told.messages, told.broken), (1, 2, 2));
+        for text in ["", "no json", "[]", "{}", r#"{"entry":7}"#] {
+            assert_eq!(
+                Told::read(text.as_bytes()),
+                Told { broken: 1, ..Told::default() },
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_failure_says_why_without_the_number() {
+        let error = |errors: Value| {
+            let status = json!({"id": "a", "status": "failed", "errors": errors});
+            let told = Told::read(body(&status.to_string()).as_bytes());
+            let [Stage::Failed { error }] = &stages(&told)[..] else { panic!("{told:?}") };
+            error.clone()
+        };
+        let full = json!([{"code": 131_026, "title": "Message undeliverable", "message": "Message undeliverable",
+            "error_data": {"details": "Not to +1 650 555 1234."}, "href": "/errors"}]);
+        assert_eq!(
+            error(full),
+            "whatsapp could not deliver the message: error 131026: Message undeliverable: Not to …."
+        );
+        for unknown in [json!(null), json!([]), json!([7])] {
+            assert_eq!(error(unknown), "whatsapp could not deliver the message: no reason given");
+        }
+    }
+}
