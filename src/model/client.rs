@@ -4,6 +4,7 @@
 //! HTTP/2 alone and therefore never has more than one connection that takes calls.
 //! None of them retries or follows redirects, or the provider would see requests that no ledger knows.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::redirect::Policy;
@@ -37,6 +38,11 @@ impl Maker {
     /// One that speaks HTTP/2 alone, and opens one connection for all its calls.
     pub fn http2(&self) -> reqwest::Result<Client> {
         self.builder().http2_prior_knowledge().build()
+    }
+
+    /// Whether a client with so many calls has room for another.
+    pub fn has_room(&self, calls: &AtomicUsize) -> bool {
+        calls.load(Ordering::Relaxed) < self.streams
     }
 
     fn builder(&self) -> ClientBuilder {

@@ -117,12 +117,17 @@ impl Pool {
     /// A place for a call; while it is not known what the provider speaks, others wait for the one that finds out, but
     /// no longer than a connection may take to open.
     async fn enter(&self) -> reqwest::Result<Place<'_>> {
-        let until = Instant::now() + self.maker.connect_timeout;
+        let mut until = Instant::now() + self.maker.connect_timeout;
         loop {
             let mut told = pin!(self.told.notified());
             told.as_mut().enable();
-            if let Some(place) = self.find_place(Instant::now() >= until)? {
+            let is_out_of_patience = Instant::now() >= until;
+            if let Some(place) = self.find_place(is_out_of_patience)? {
                 return Ok(place);
+            }
+            if is_out_of_patience {
+                // There is no room for it yet either.
+                until = Instant::now() + self.maker.connect_timeout;
             }
             // Either way it is looked again.
             let _ = timeout_at(until, told).await;
@@ -135,6 +140,8 @@ impl Pool {
         let lane = match state.speaks {
             Speaks::Http2 => state.roomy(&self.maker)?,
             Speaks::Unknown if state.is_scouted && !is_out_of_patience => return Ok(None),
+            // It may turn out to be one connection.
+            Speaks::Unknown if !self.maker.has_room(&state.any.calls) => return Ok(None),
             Speaks::Unknown | Speaks::Http1 => Arc::clone(&state.any),
         };
         state.is_scouted |= is_scout;
@@ -150,7 +157,7 @@ impl Pool {
 impl State {
     /// The first that has room, or one more.
     fn roomy(&mut self, maker: &Maker) -> reqwest::Result<Arc<Lane>> {
-        let has_room = |lane: &&Arc<Lane>| lane.calls.load(Ordering::Relaxed) < maker.streams;
+        let has_room = |lane: &&Arc<Lane>| maker.has_room(&lane.calls);
         if let Some(lane) = self.lanes.iter().find(has_room) {
             return Ok(Arc::clone(lane));
         }
@@ -204,8 +211,12 @@ impl Place<'_> {
             return false;
         }
         if !self.lane.answers.swap(false, Ordering::Relaxed) {
+            let before = state.lanes.len();
             state.lanes.retain(|lane| !Arc::ptr_eq(lane, &self.lane));
-            state.speaks = Speaks::Unknown;
+            // Its other calls fail with it, some of them when more is known again.
+            if state.lanes.len() < before {
+                state.speaks = Speaks::Unknown;
+            }
         }
         true
     }

@@ -110,7 +110,8 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
         .route("/webhook/whatsapp", get(whatsapp::verify).post(whatsapp::receive))
         .layer(DefaultBodyLimit::max(whatsapp::BODY_BYTES_MAX))
         .layer(Extension(Webhook::new(settings.whatsapp.clone())))
-        .layer(from_fn_with_state(shared.clone(), guard::limit));
+        // Whoever floods it keeps out nobody else.
+        .layer(from_fn_with_state(limits(), guard::limit));
     let pages = Router::new()
         .route("/approvals/{token}", get(approval::show).post(approval::decide))
         // A mangled link is a person's, who gets a page too.

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Extension;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{Query, State};
+use axum::extract::{FromRequestParts, Query, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
@@ -64,18 +65,21 @@ impl Webhook {
     }
 
     fn check_signature(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Fault> {
-        let signature = headers.get("x-hub-signature-256").and_then(|value| value.to_str().ok());
-        if is_signed(signature.unwrap_or_default(), body, &self.settings()?.app_secrets) {
+        if is_signed(signature(headers), body, &self.settings()?.app_secrets) {
             self.is_refusing.store(false, Ordering::Relaxed);
             return Ok(());
         }
+        Err(self.unsigned())
+    }
+
+    fn unsigned(&self) -> Fault {
         if !self.is_refusing.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "a call of whatsapp's webhook is not signed with LONGHAUL_WHATSAPP_APP_SECRET"
             );
         }
-        Err(Fault::new(401, "UNAUTHENTICATED", "the signature of the body is missing or wrong")
-            .hint("X-Hub-Signature-256 must be made with the app's secret over the raw body"))
+        Fault::new(401, "UNAUTHENTICATED", "the signature of the body is missing or wrong")
+            .hint("X-Hub-Signature-256 must be made with the app's secret over the raw body")
     }
 }
 
@@ -114,14 +118,35 @@ pub(super) async fn verify(
     Ok((headers, challenge.to_owned()).into_response())
 }
 
+/// Before the body is read: the door is open, and the request has what looks like a signature.
+pub(super) struct LooksSigned;
+
+impl<S: Send + Sync> FromRequestParts<S> for LooksSigned {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+        let webhook = parts.extensions.get::<Arc<Webhook>>();
+        let webhook = webhook.ok_or_else(Fault::internal)?;
+        webhook.settings()?;
+        let digest = signature(&parts.headers).strip_prefix("sha256=").unwrap_or_default();
+        let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_digest { Ok(Self) } else { Err(webhook.unsigned()) }
+    }
+}
+
+fn signature(headers: &HeaderMap) -> &str {
+    let value = headers.get("x-hub-signature-256").and_then(|value| value.to_str().ok());
+    value.unwrap_or_default()
+}
+
 /// Stores what Meta tells.
 pub(super) async fn receive(
     State(engine): State<Engine>,
     Extension(webhook): Extension<Arc<Webhook>>,
     headers: HeaderMap,
+    _looks_signed: LooksSigned,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<&'static str, Fault> {
-    webhook.settings()?;
     let body = body.map_err(|rejection| Fault::unread(&rejection))?;
     webhook.check_signature(&headers, &body)?;
     let told = Told::read(&body);

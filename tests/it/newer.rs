@@ -132,6 +132,9 @@ async fn a_job_of_a_newer_release_is_listed_and_else_clearly_refused() {
     let before_links = make_newer(&rig).await;
     rig.submit(job("own", [approval("Good?")])).await;
     let before = everything(&rig).await;
+    // None of them was asked through this one, which therefore knows nothing of them.
+    let other = rig.serve().await;
+    let client = &other.client;
 
     let listed = rig.grpc.clone().list_jobs(ListJobsRequest::default()).await.unwrap();
     let mut listed = listed.into_inner().jobs;
@@ -162,14 +165,14 @@ async fn a_job_of_a_newer_release_is_listed_and_else_clearly_refused() {
         for action in
             [pause(), pause_now(), resume(), cancel(), retry(1), approve(), reject(), status()]
         {
-            refused(Told::by(rig.try_control(job_id, action).await));
+            refused(Told::by(client.try_control(job_id, action).await));
         }
-        refused(Told::by(rig.try_submit(made_from(job_id)).await));
+        refused(Told::by(client.try_submit(made_from(job_id)).await));
         for after in [None, Some(0)] {
-            refused(Told::by(rig.try_watch(job_id, after).await.map(|_| ())));
+            refused(Told::by(client.try_watch(job_id, after).await.map(|_| ())));
         }
         for action in ["status", "approve", "pause"] {
-            let (code, answer) = rig.post_action(job_id, action).await;
+            let (code, answer) = client.post_action(job_id, action).await;
             assert_eq!(
                 (code, &answer["reason"]),
                 (409, &json!("SPEC_VERSION_UNKNOWN")),
