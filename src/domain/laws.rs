@@ -334,7 +334,8 @@ fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseErr
             vec![OPERATOR]
         } else if event.kind == EventKind::ApprovalRequested {
             // Whoever edited what was shown is not asked about it.
-            let editor = transition.vote.as_ref().filter(|(_, decision)| decision.edited);
+            let is_anew = matches!(transition.closed, Some((_, ApprovalStatus::Superseded)));
+            let editor = transition.vote.as_ref().filter(|_| is_anew);
             let editor = editor.map(|(_, decision)| decision.voter.as_str());
             let asked = ["+15550100", "+15550101"].into_iter();
             asked.filter(|approver| Some(*approver) != editor).collect()
