@@ -97,10 +97,7 @@ impl Steps {
             cost = cost.zip(spent).map(|(sum, spent)| sum + spent);
             let before = answer.as_ref().map_or("", |begun| &begun.text);
             let then = call.then(before, &reply);
-            let whole = match answer.take() {
-                Some(begun) => begun.followed_by(reply),
-                None => reply,
-            };
+            let whole = reply.after(answer.take());
             match then {
                 Then::Done => return Read::Ended(Ended::Succeeded(result(whole, cost))),
                 Then::Fail(error) => return Read::Erred(error, one.call_id),

@@ -79,10 +79,7 @@ impl Steps {
                 Some(Ok(reply)) => {
                     let mut settled = self.book(job, &reply, &mut cost, reserved);
                     let then = call.then(begun, &reply);
-                    let whole = match answer.take() {
-                        Some(begun) => begun.followed_by(reply),
-                        None => reply,
-                    };
+                    let whole = reply.after(answer.take());
                     match then {
                         Then::Done => {
                             break (Ended::Succeeded(result(whole, cost)), settle(settled));

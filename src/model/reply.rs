@@ -73,6 +73,15 @@ impl Reply {
         self.stop_reason == "model_context_window_exceeded"
     }
 
+    /// The whole answer so far, where there was the beginning of one before this reply or none.
+    #[must_use]
+    pub fn after(self, begun: Option<Self>) -> Self {
+        match begun {
+            Some(begun) => begun.followed_by(self),
+            None => self,
+        }
+    }
+
     /// The answer that this reply, paused or cut off, and the one that continues it make together.
     ///
     /// Usage is summed, so each of the two must be priced before.
