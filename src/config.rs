@@ -4,16 +4,21 @@
 //! All mistakes are found before any is reported, so that one start tells them all; none of them shows a secret.
 //! Every secret may come from a file instead: `NAME_FILE` names it.
 
+mod book;
+
 mod whatsapp;
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use chrono_tz::Tz;
 use http::Uri;
 use secrecy::SecretString;
 
+use crate::domain::book::Book;
 use crate::domain::language::{SPOKEN, is_spoken};
 use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
@@ -152,7 +157,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         let whatsapp = self.whatsapp();
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
         let webhook = self.whatsapp_webhook();
-        let engine = self.engine(whatsapp.is_some(), webhook.is_some());
+        let (book, time_zone) = (self.book(), self.time_zone("LONGHAUL_TIME_ZONE"));
+        let engine = self.engine(whatsapp.is_some(), webhook.is_some(), &book);
         Config {
             grpc_addr: listen.grpc_addr,
             http_addr: listen.http_addr,
@@ -161,6 +167,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             notify: NotifySettings {
                 public_url: public_url.clone(),
                 language: engine.defaults.language.clone(),
+                time_zone,
+                book: Arc::clone(&book),
                 whatsapp,
                 poll: Duration::from_secs(1),
             },
@@ -177,6 +185,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 body_bytes_max: 4 << 20,
                 requests_max,
                 whatsapp: webhook,
+                time_zone,
+                book,
             },
         }
     }
@@ -229,20 +239,21 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         }
     }
 
-    fn engine(&mut self, can_notify: bool, has_webhook: bool) -> EngineSettings {
+    fn engine(&mut self, can_notify: bool, has_webhook: bool, book: &Arc<Book>) -> EngineSettings {
         let defaults = Defaults {
             model: self.model_id("LONGHAUL_MODEL", "claude-sonnet-5-5"),
             max_tokens: self.number("LONGHAUL_MODEL_MAX_TOKENS", 4096, 1, 128_000),
-            notify: self.people("LONGHAUL_NOTIFY"),
+            notify: self.people("LONGHAUL_NOTIFY", book),
             language: self.language("LONGHAUL_LANGUAGE"),
             context: ContextMode::Conversation,
+            book: Arc::clone(book),
         };
         EngineSettings {
             defaults,
             can_notify,
             hears_deliveries: can_notify && has_webhook,
             daily_budget_usd: self.budget("LONGHAUL_DAILY_BUDGET_USD"),
-            operators: self.people("LONGHAUL_OPERATORS"),
+            operators: self.people("LONGHAUL_OPERATORS", book),
             slots: self.number("LONGHAUL_SLOTS", 64, 1, 10_000),
             lease: Duration::from_secs(self.number("LONGHAUL_LEASE_SECONDS", 30, 1, 3600)),
             drain: Duration::from_secs(self.number("LONGHAUL_DRAIN_SECONDS", 25, 0, 3600)),
@@ -265,7 +276,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         }
     }
 
-    fn people(&mut self, name: &str) -> Vec<String> {
+    fn people(&mut self, name: &str, book: &Book) -> Vec<String> {
         let text = self.text(name).unwrap_or_default();
         let people: Vec<String> = text
             .split(',')
@@ -273,8 +284,16 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .filter(|one| !one.is_empty())
             .map(str::to_owned)
             .collect();
-        self.check(|faults| check_people(name, &people, faults));
-        people
+        self.check(|faults| check_people(name, &people, book, faults));
+        people.iter().map(|person| book.known_as(person).to_owned()).collect()
+    }
+
+    fn time_zone(&mut self, name: &str) -> Tz {
+        let Some(text) = self.text(name) else { return Tz::UTC };
+        text.parse().unwrap_or_else(|_| {
+            self.mistake(&format!("{name} must be a time zone such as `America/Sao_Paulo`"));
+            Tz::UTC
+        })
     }
 
     fn budget(&mut self, name: &str) -> Option<Usd> {

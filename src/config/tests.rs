@@ -22,6 +22,8 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         (&[("LONGHAUL_NOTIFY", "+15550100, +05550100")], "LONGHAUL_NOTIFY[1] must be a phone"),
         (&[("LONGHAUL_NOTIFY", "Alice")], "LONGHAUL_NOTIFY[0] must be a phone number such as"),
         (&[("LONGHAUL_NOTIFY", &many.join(","))], "LONGHAUL_NOTIFY must have at most 64"),
+        (&[("LONGHAUL_TIME_ZONE", "Nowhere")], "LONGHAUL_TIME_ZONE must be a time zone such as"),
+        (&[("LONGHAUL_ADDRESS_BOOK", "/nowhere")], "LONGHAUL_ADDRESS_BOOK names /nowhere, which"),
         (&[("LONGHAUL_LANGUAGE", "fr-CA")], "LONGHAUL_LANGUAGE must be one of en, zh, pt-BR"),
         (&[("LONGHAUL_OPERATORS", "+15550100,us")], "LONGHAUL_OPERATORS[1] must be a phone"),
         (&[("LONGHAUL_DAILY_BUDGET_USD", "$5")], "LONGHAUL_DAILY_BUDGET_USD must be a plain"),
@@ -63,5 +65,56 @@ fn what_is_right_is_taken() {
         &[("LONGHAUL_WHATSAPP_APP_SECRET", "a"), ("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "b")],
     ] {
         assert_eq!(mistakes(variables), [""; 0], "{variables:?}");
+    }
+}
+
+/// An address book in a file that is gone with the test.
+struct File(std::path::PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("longhaul-{}.toml", uuid::Uuid::now_v7()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_person_of_the_address_book_is_known_by_name_and_number() {
+    let file = File::new(
+        "[people.ana]\nphone = '+5511987654321'\nlanguage = 'pt-BR'\ntime_zone = 'America/Sao_Paulo'\n",
+    );
+    let book = ("LONGHAUL_ADDRESS_BOOK", file.path());
+    for notify in ["ana", "+5511987654321"] {
+        assert_eq!(mistakes(&[book, ("LONGHAUL_NOTIFY", notify)]), [""; 0]);
+    }
+    let twice = mistakes(&[book, ("LONGHAUL_NOTIFY", "ana,+5511987654321")]);
+    assert_eq!(twice, ["LONGHAUL_NOTIFY[1] must not repeat a person"]);
+}
+
+#[test]
+fn each_mistake_of_an_address_book_is_told_with_its_place() {
+    for (text, expected) in [
+        ("people = 3", "names "),
+        ("[people.ana]\nfone = '+15550100'", "names "),
+        ("[people.ana]\nphone = '15550100'", "people.ana must have a phone such as"),
+        ("[people.ana]\nlanguage = 'fr'\nphone = '+15550100'", "people.ana.language must be one"),
+        ("[people.ana]\ntime_zone = 'x'\nphone = '+15550100'", "people.ana.time_zone must be"),
+        ("[people.ana]", "people.ana must have a phone, a user_id or an endpoint"),
+    ] {
+        let file = File::new(text);
+        let told = mistakes(&[("LONGHAUL_ADDRESS_BOOK", file.path())]);
+        assert_eq!(told.len(), 1, "{text:?}: {told:?}");
+        assert!(told[0].contains(expected), "{told:?}");
     }
 }

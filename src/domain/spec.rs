@@ -4,10 +4,12 @@
 //! `VERSION` says which shape this is; a server claims only jobs whose version it understands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::book::{Book, is_phone};
 use super::money::Usd;
 use super::submission::{
     ContextMode, Effort, InterruptPolicy, RunMode, TimeoutPolicy, TruncationPolicy, UserLocation,
@@ -18,8 +20,8 @@ use super::template::{Name, Template};
 ///
 /// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
 /// fields and a place to search from, and jobs with a budget; 3 has run steps that are asked in a batch, go on with a
-/// broken answer or have a place for feedback, and approvals that can be edited or sent back.
-pub const VERSION: i32 = 3;
+/// broken answer or have a place for feedback, and approvals that can be edited or sent back; 4 has people with a name.
+pub const VERSION: i32 = 4;
 
 /// A job with every default filled in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -185,11 +187,11 @@ impl Spec {
     pub fn version(&self) -> i32 {
         let of_steps = self.steps.iter().map(|step| match &step.work {
             Work::Run(run) => run.version(),
-            Work::Approval(approval) if approval.options != ApprovalOptions::default() => 3,
-            Work::Approval(_) | Work::Wait(_) => 1,
+            Work::Approval(approval) => approval.version(),
+            Work::Wait(_) => 1,
         });
         let of_budget = if self.budget_usd.is_some() { 2 } else { 1 };
-        of_steps.max().unwrap_or(1).max(of_budget)
+        of_steps.max().unwrap_or(1).max(of_budget).max(version_of(&self.notify))
     }
 
     /// The step of this number, counted from 1.
@@ -236,6 +238,19 @@ impl Spec {
     }
 }
 
+impl ApprovalSpec {
+    /// The oldest version that can say all of it.
+    fn version(&self) -> i32 {
+        let of_options = if self.options == ApprovalOptions::default() { 1 } else { 3 };
+        version_of(&self.approvers).max(of_options)
+    }
+}
+
+/// The release before takes everybody for a number.
+fn version_of(people: &[String]) -> i32 {
+    if people.iter().all(|person| is_phone(person)) { 1 } else { 4 }
+}
+
 impl RunSpec {
     /// Whether its prompt says where what is wanted changed goes.
     pub fn has_place_for_feedback(&self) -> bool {
@@ -277,4 +292,6 @@ pub struct Defaults {
     pub language: Option<String>,
     /// What a model sees of the steps before; differs by door.
     pub context: ContextMode,
+    /// Who has a name here.
+    pub book: Arc<Book>,
 }

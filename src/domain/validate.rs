@@ -9,10 +9,11 @@ mod run;
 
 mod approval;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Datelike as _, Utc};
 
+use super::book::{Book, is_phone};
 use super::id::find_job_id_fault;
 use super::money::Usd;
 use super::spec::{Defaults, Spec, StepSpec, WaitSpec, Work};
@@ -91,7 +92,7 @@ pub fn freeze(submission: &Submission, defaults: &Defaults) -> Result<Spec, Vec<
         return Err(faults.0);
     }
     let settings = &submission.settings;
-    check_settings(settings, &mut faults);
+    check_settings(settings, &defaults.book, &mut faults);
     let names = step_names(&submission.steps, &mut faults);
     let known = Known { steps: &submission.steps, names: &names, settings, defaults };
     let steps = submission
@@ -106,7 +107,7 @@ pub fn freeze(submission: &Submission, defaults: &Defaults) -> Result<Spec, Vec<
         system: settings.system.clone(),
         max_attempts: settings.max_attempts.unwrap_or(3),
         retry_window_seconds: settings.retry_window_seconds.unwrap_or(DAY_SECONDS).into(),
-        notify: or_default(&settings.notify, &defaults.notify),
+        notify: people_or_default(&settings.notify, &defaults.notify, &defaults.book),
         language: settings.language.clone().or_else(|| defaults.language.clone()),
         labels: settings.labels.clone(),
         priority: settings.priority.unwrap_or(0),
@@ -123,7 +124,7 @@ struct Known<'a> {
     defaults: &'a Defaults,
 }
 
-fn check_settings(settings: &Settings, faults: &mut Faults) {
+fn check_settings(settings: &Settings, book: &Book, faults: &mut Faults) {
     check_model("settings.model", settings.model.as_deref(), faults);
     faults.check_range("settings.max_tokens", settings.max_tokens, (1, 128_000), 1);
     let system = settings.system.as_deref().unwrap_or_default();
@@ -132,7 +133,7 @@ fn check_settings(settings: &Settings, faults: &mut Faults) {
     let window = settings.retry_window_seconds;
     faults.check_range("settings.retry_window_seconds", window, (0, 30 * DAY_SECONDS), 0);
     faults.check_range("settings.priority", settings.priority, (-1000, 1000), 0);
-    check_people("settings.notify", &settings.notify, faults);
+    check_people("settings.notify", &settings.notify, book, faults);
     check_moment("settings.run_at", settings.run_at, faults);
     check_budget("settings.budget_usd", settings.budget_usd, faults);
     let language = settings.language.as_deref().unwrap_or("en");
@@ -232,23 +233,26 @@ pub fn check_model(field: &str, model: Option<&str>, faults: &mut Faults) {
     }
 }
 
-/// Checks a list of people, who are phone numbers.
-pub fn check_people(field: &str, people: &[String], faults: &mut Faults) {
+/// Checks a list of people: phone numbers, and names that the address book knows.
+pub fn check_people(field: &str, people: &[String], book: &Book, faults: &mut Faults) {
     if people.len() > 64 {
         faults.add(field, "must have at most 64 entries");
     }
+    let mut seen = HashSet::new();
     for (at, person) in people.iter().enumerate() {
-        let digits = person.strip_prefix('+').unwrap_or_default();
-        let fits = (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        if !fits || digits.starts_with('0') {
-            faults.add(format!("{field}[{at}]"), "must be a phone number such as `+15550100`");
+        if book.find(person).is_none() && !is_phone(person) {
+            faults.add(
+                format!("{field}[{at}]"),
+                "must be a phone number such as `+15550100` or a name from the address book",
+            );
         }
-        if people[..at].contains(person) {
-            faults.add(format!("{field}[{at}]"), "must not repeat a number");
+        if !seen.insert(book.known_as(person)) {
+            faults.add(format!("{field}[{at}]"), "must not repeat a person");
         }
     }
 }
 
-fn or_default(given: &[String], default: &[String]) -> Vec<String> {
-    if given.is_empty() { default.to_vec() } else { given.to_vec() }
+fn people_or_default(given: &[String], default: &[String], book: &Book) -> Vec<String> {
+    let people = if given.is_empty() { default } else { given };
+    people.iter().map(|person| book.known_as(person).to_owned()).collect()
 }

@@ -183,6 +183,8 @@ fn refused(message: &str) -> ModelError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::spec::Defaults;
     use crate::domain::submission::Submission;
@@ -201,6 +203,7 @@ mod tests {
             notify: Vec::new(),
             language: None,
             context: ContextMode::None,
+            book: Arc::default(),
         };
         freeze(&submission, &defaults).unwrap()
     }

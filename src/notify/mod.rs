@@ -20,14 +20,16 @@ pub mod signature;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use chrono_tz::Tz;
 use reqwest::header::InvalidHeaderValue;
 
 pub use self::dispatcher::Counts;
 pub use self::receipt::Told;
 pub use self::whatsapp::{WhatsApp, WhatsAppSettings};
+use crate::domain::book::Book;
 use crate::store::Store;
 
 /// A longer address would leave too little of a message for what it says.
@@ -40,6 +42,10 @@ pub struct NotifySettings {
     pub public_url: String,
     /// The language of what is told to operators; English if none was chosen.
     pub language: Option<String>,
+    /// Where people are of whom the address book does not say it.
+    pub time_zone: Tz,
+    /// Who has a name here.
+    pub book: Arc<Book>,
     /// The number messages are sent from; without one notices stay pending.
     pub whatsapp: Option<WhatsAppSettings>,
     /// How often to look for notices that nobody announced.

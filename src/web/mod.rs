@@ -32,6 +32,7 @@ use axum::http::Uri;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
+use chrono_tz::Tz;
 use tokio::net::TcpListener;
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,7 @@ use self::guard::Limits;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
+use crate::domain::book::Book;
 use crate::domain::state::Refusal;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
@@ -63,6 +65,10 @@ pub struct WebSettings {
     pub requests_max: usize,
     /// How Meta is known; without, `WhatsApp`'s webhook is closed.
     pub whatsapp: Option<WebhookSettings>,
+    /// Where people are of whom the address book does not say it.
+    pub time_zone: Tz,
+    /// Who has a name here.
+    pub book: Arc<Book>,
 }
 
 impl Default for WebSettings {
@@ -74,6 +80,8 @@ impl Default for WebSettings {
             body_bytes_max: 4 << 20,
             requests_max: 512,
             whatsapp: None,
+            time_zone: Tz::UTC,
+            book: Arc::default(),
         }
     }
 }

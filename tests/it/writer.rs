@@ -62,6 +62,7 @@ impl Desk {
             notify: Vec::new(),
             language: None,
             context: ContextMode::None,
+            book: Arc::default(),
         };
         NewJob {
             key: JobKey::new(job_id),

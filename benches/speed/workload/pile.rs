@@ -122,6 +122,7 @@ impl Bare {
             notify: Vec::new(),
             language: None,
             context: ContextMode::Conversation,
+            book: Arc::default(),
         };
         let spec = freeze(&submission, &defaults).ok().context("the submission is valid")?;
         let key = JobKey::new(job_id);

@@ -1,6 +1,6 @@
 //! Approval steps: who is asked, how long they have, and what they may do besides saying yes or no.
 
-use super::{DAY_SECONDS, Faults, Known, TEXT_BYTES_MAX, check_people, or_default};
+use super::{DAY_SECONDS, Faults, Known, TEXT_BYTES_MAX, check_people, people_or_default};
 use crate::domain::spec::{ApprovalOptions, ApprovalSpec};
 use crate::domain::submission::{ApprovalStep, Step, TimeoutPolicy};
 
@@ -15,9 +15,10 @@ pub(super) fn freeze_approval(
 ) -> ApprovalSpec {
     let field = |name: &str| format!("steps[{at}].approval.{name}");
     faults.check_text(&field("note"), &step.note, TEXT_BYTES_MAX);
-    check_people(&field("approvers"), &step.approvers, faults);
-    let notify = or_default(&known.settings.notify, &known.defaults.notify);
-    let approvers = or_default(&step.approvers, &notify);
+    let book = &known.defaults.book;
+    check_people(&field("approvers"), &step.approvers, book, faults);
+    let notify = people_or_default(&known.settings.notify, &known.defaults.notify, book);
+    let approvers = people_or_default(&step.approvers, &notify, book);
     let most = i32::try_from(approvers.len()).unwrap_or(i32::MAX).max(1);
     let quorum = faults.check_range(&field("quorum"), step.quorum, (1, most), 1);
     let longest = 30 * DAY_SECONDS;

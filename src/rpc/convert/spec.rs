@@ -93,6 +93,8 @@ fn int32(number: i64) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::spec::Defaults;
     use crate::domain::submission::ContextMode;
@@ -106,6 +108,7 @@ mod tests {
             notify: vec!["+15550100".to_owned()],
             language: None,
             context: ContextMode::Conversation,
+            book: Arc::default(),
         };
         freeze(&submission(request).unwrap(), &defaults).unwrap()
     }
