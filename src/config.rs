@@ -99,7 +99,9 @@ impl Config {
     /// Fills in the sidecar's own address where no public one is configured and its port was left to the system.
     pub fn know_http_addr(&mut self, http_addr: SocketAddr) {
         let own = format!("http://{}", self.http_addr);
-        for public_url in [&mut self.notify.public_url, &mut self.web.public_url] {
+        let urls =
+            [&mut self.notify.public_url, &mut self.web.public_url, &mut self.rpc.public_url];
+        for public_url in urls {
             if *public_url == own {
                 *public_url = format!("http://{http_addr}");
             }
@@ -174,6 +176,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             },
             engine,
             rpc: RpcSettings {
+                public_url: public_url.clone(),
                 request_timeout: Duration::from_secs(30),
                 requests_max,
                 message_bytes_max: 4 << 20,

@@ -31,6 +31,9 @@ pub struct GetArgs {
     /// Wait up to so many seconds until the job stands still or has ended
     #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true, value_parser = clap::value_parser!(i32).range(0..=60))]
     wait: i32,
+    /// Also show fresh links to the page of the pending approval, one for each approver; who has a link can decide
+    #[arg(long)]
+    links: bool,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -43,6 +46,7 @@ pub async fn run(args: GetArgs) -> Result<Exit> {
         step: args.step.unwrap_or(0),
         include_spec: true,
         wait_seconds: args.wait,
+        include_links: args.links,
     };
     let reply = client.get_job(request).await.map_err(call_error)?.into_inner();
     let job = reply.job.context("the server answered without a job")?;
@@ -79,6 +83,9 @@ fn details(job: &Job, wide: usize, paint: Paint) -> Vec<String> {
         facts.push(("approval", approval.approval_id.clone()));
         if approval.deadline_at.is_some() {
             facts.push(("decide by", local_time(approval.deadline_at.as_ref())));
+        }
+        for link in &approval.links {
+            facts.push(("link", format!("{} {}", link.url, link.approver)));
         }
     }
     if let Some(error) = &job.last_error {

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::word;
 use crate::rpc::proto::{
-    Approval, Citation, Decision, Event, Failure, Job, JobSettings, JobSpec, Notice, RunStep, Step,
-    StepState, Usage, WatchJobResponse, event, step, wait_step, watch_job_response,
+    Approval, ApprovalLink, Citation, Decision, Event, Failure, Job, JobSettings, JobSpec, Notice,
+    RunStep, Step, StepState, Usage, WatchJobResponse, event, step, wait_step, watch_job_response,
 };
 
 /// A job.
@@ -127,7 +127,12 @@ fn approval(approval: &Approval) -> Value {
         "decisions": approval.decisions.iter().map(decision).collect::<Vec<_>>(),
         "asked_at": time(approval.asked_at.as_ref()),
         "deadline_at": time(approval.deadline_at.as_ref()),
+        "links": approval.links.iter().map(link).collect::<Vec<_>>(),
     })
+}
+
+fn link(link: &ApprovalLink) -> Value {
+    json!({"approver": link.approver, "url": link.url})
 }
 
 fn decision(decision: &Decision) -> Value {
@@ -179,6 +184,7 @@ fn event(event: &Event) -> Value {
         }
         Some(event::Detail::Decision(detail)) => line["decision"] = decision(detail),
         Some(event::Detail::Failure(detail)) => line["failure"] = failure(detail),
+        Some(event::Detail::Notice(detail)) => line["notice"] = notice(detail),
         None => {}
     }
     line
@@ -195,6 +201,9 @@ fn submitted_step(step: &Step) -> Value {
                     "quorum": approval.quorum,
                     "timeout_seconds": approval.timeout_seconds,
                     "on_timeout": word::timeout_policy(approval.on_timeout),
+            "remind_before_seconds": approval.remind_before_seconds,
+            "escalate_after_seconds": approval.escalate_after_seconds,
+            "escalate_to": approval.escalate_to,
             "allow_edit": approval.allow_edit,
             "max_revisions": approval.max_revisions,
             "revise_step": approval.revise_step,

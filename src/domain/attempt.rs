@@ -140,9 +140,7 @@ pub(super) fn put_off(
     turn.let_go();
     turn.tell_step(EventKind::StepDelayed, &format!("put off: {}", failure.message));
     turn.add_detail(Detail::Failure(failure));
-    let sequence = turn.state.last_sequence;
-    let notices = tell.into_iter().map(|who| (sequence, NoticeKind::DailyBudget, who));
-    turn.out.notices.extend(notices);
+    turn.tell_people(NoticeKind::DailyBudget, tell);
     control::park(turn, Reason::DailyBudget, until);
     Ok(true)
 }

@@ -4,13 +4,13 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::decide;
 use super::enter::enter;
 use super::event::EventKind;
 use super::job::{Reason, Stand, Status};
 use super::money::Usd;
 use super::state::Refusal;
 use super::turn::{Moved, Turn};
+use super::{decide, remind};
 
 /// Holds the job where it is, at once or when the attempt in hand ends.
 pub(super) fn pause(turn: &mut Turn<'_>, now: bool) -> Moved {
@@ -33,6 +33,8 @@ pub(super) fn pause(turn: &mut Turn<'_>, now: bool) -> Moved {
             let left = turn.state.deadline_at.map(|deadline_at| deadline_at - turn.now);
             turn.state.left_ms = left.map(|left| left.num_milliseconds().max(0));
             turn.state.deadline_at = None;
+            // What is due already is still due after the pause.
+            turn.state.run_at = turn.state.run_at.filter(|due_at| *due_at <= turn.now);
             hold(turn, Stand::AwaitingApproval);
         }
         Status::Paused => return Ok(false),
@@ -77,9 +79,14 @@ pub(super) fn resume(turn: &mut Turn<'_>, budget_usd: Option<Usd>) -> Moved {
         Stand::DailyBudget => Some(Reason::DailyBudget),
     };
     if stand == Stand::AwaitingApproval && turn.state.kept_verdict.is_none() {
-        let left = TimeDelta::milliseconds(turn.state.left_ms.take().unwrap_or(0));
+        let left_ms = turn.state.left_ms.take().unwrap_or(0);
+        let deadline_at = turn.now + TimeDelta::milliseconds(left_ms);
         turn.state.status = Status::AwaitingApproval;
-        turn.state.deadline_at = Some(turn.now + left);
+        turn.state.deadline_at = Some(deadline_at);
+        let was_due = turn.state.run_at.is_some();
+        turn.state.run_at = turn
+            .approval_spec()
+            .and_then(|approval| remind::due_again_at(approval, deadline_at, left_ms, was_due));
     }
     let limit = changed.map(|budget| format!(" and may cost up to ${budget}")).unwrap_or_default();
     turn.tell(EventKind::JobResumed, 0, format!("goes on{limit}"));

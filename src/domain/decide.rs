@@ -8,7 +8,6 @@ use super::enter::{ask, enter};
 use super::event::{Decision, Detail, EventKind};
 use super::id::ApprovalId;
 use super::job::{Failure, JobState, Reason, Status, StepResult};
-use super::spec::{ApprovalOptions, ApprovalSpec, Work};
 use super::state::{Ballot, Checkpoint, Refusal};
 use super::submission::TimeoutPolicy;
 use super::turn::{Moved, Turn};
@@ -57,17 +56,18 @@ pub(super) fn vote(turn: &mut Turn<'_>, ballot: Ballot) -> Moved {
     if turn.state.is_past_deadline(turn.now) {
         return Err(Refusal::ApprovalClosed { status: ApprovalStatus::Expired });
     }
-    let (quorum, options) = turn
-        .approval_spec()
-        .map_or((1, ApprovalOptions::default()), |approval| (approval.quorum, approval.options));
+    let (quorum, max_revisions, allow_edit) =
+        turn.approval_spec().map_or((1, 0, false), |approval| {
+            (approval.quorum, approval.options.max_revisions, approval.options.allow_edit)
+        });
     let verdict = ballot.verdict;
-    if verdict == Verdict::RequestChanges && ballot.revisions >= options.max_revisions {
-        return Err(Refusal::ChangesNotAllowed { most: options.max_revisions });
+    if verdict == Verdict::RequestChanges && ballot.revisions >= max_revisions {
+        return Err(Refusal::ChangesNotAllowed { most: max_revisions });
     }
     let mut approval_id = ballot.approval_id;
     let is_edited = ballot.edited_output.is_some();
     if let Some(output) = ballot.edited_output {
-        let shown = ballot.shown.filter(|_| options.allow_edit).ok_or(Refusal::EditNotAllowed)?;
+        let shown = ballot.shown.filter(|_| allow_edit).ok_or(Refusal::EditNotAllowed)?;
         let edited = shown.edited(output);
         approval_id = edit(turn, edited, &ballot.voter)?;
     }
@@ -204,15 +204,5 @@ fn outcome(verdict: Verdict) -> ApprovalStatus {
         Verdict::Approve => ApprovalStatus::Approved,
         Verdict::Reject => ApprovalStatus::Rejected,
         Verdict::RequestChanges => ApprovalStatus::ChangesRequested,
-    }
-}
-
-impl Turn<'_> {
-    /// The current step, if it is an approval step.
-    fn approval_spec(&self) -> Option<&ApprovalSpec> {
-        match self.spec.find_step(self.state.current_step).map(|step| &step.work) {
-            Some(Work::Approval(approval)) => Some(approval),
-            Some(Work::Run(_) | Work::Wait(_)) | None => None,
-        }
     }
 }

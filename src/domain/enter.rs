@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::event::{Asked, Detail, EventKind, NoticeKind};
 use super::id::ApprovalId;
 use super::job::{Reason, Status};
+use super::remind;
 use super::spec::{ApprovalSpec, WaitSpec, Work};
 use super::turn::{Turn, plural};
 
@@ -48,6 +49,11 @@ fn due_at(wait: WaitSpec, now: DateTime<Utc>) -> DateTime<Utc> {
     }
 }
 
+/// When people are first reminded, or more are asked.
+fn due_at_first(approval: &ApprovalSpec, deadline_at: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    remind::due_at(approval, deadline_at, approval.timeout_seconds * 1000)
+}
+
 /// Asks for a decision; answers under which id.
 pub(super) fn ask(turn: &mut Turn<'_>, approval: &ApprovalSpec) -> ApprovalId {
     let asked = Asked {
@@ -63,16 +69,14 @@ pub(super) fn ask(turn: &mut Turn<'_>, approval: &ApprovalSpec) -> ApprovalId {
     turn.state.approvals_asked += 1;
     turn.state.votes = 0;
     turn.state.deadline_at = Some(asked.deadline_at);
+    turn.state.run_at = due_at_first(approval, asked.deadline_at);
     let people = i32::try_from(approval.approvers.len()).unwrap_or(i32::MAX);
     turn.tell_step(
         EventKind::ApprovalRequested,
         &format!("asks {people} {} to decide", plural(people, "approver")),
     );
     turn.add_detail(Detail::ApprovalRequested(asked.clone()));
-    let sequence = turn.state.last_sequence;
-    let approvers = approval.approvers.iter();
-    let notices = approvers.map(|who| (sequence, NoticeKind::ApprovalRequested, who.clone()));
-    turn.out.notices.extend(notices);
+    turn.ask_people(NoticeKind::ApprovalRequested, approval.approvers.clone());
     let approval_id = asked.approval_id;
     turn.out.asked = Some((turn.state.current_step, asked, approval.approvers.clone()));
     approval_id

@@ -35,6 +35,12 @@ pub enum EventKind {
     ApprovalRequested,
     /// One of them decided.
     ApprovalDecided,
+    /// Those who have not decided were reminded.
+    ApprovalReminded,
+    /// More people were asked.
+    ApprovalEscalated,
+    /// A request for a decision could not be delivered.
+    NoticeFailed,
     /// Nobody decided in time.
     ApprovalExpired,
     /// A pause was asked for while an attempt was in hand.
@@ -93,6 +99,22 @@ pub enum Detail {
     Decision(Decision),
     /// The error.
     Failure(Failure),
+    /// The request that reached nobody.
+    Notice(Undelivered),
+}
+
+/// A request for a decision that could not be delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undelivered {
+    /// Whom it was for, unmasked.
+    pub recipient: String,
+    /// What it told.
+    pub kind: NoticeKind,
+    /// Why, in words.
+    pub error: String,
+    /// The endpoint that is asked in their place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
 }
 
 /// A request for a decision.
@@ -137,6 +159,10 @@ fn is_false(value: &bool) -> bool {
 pub enum NoticeKind {
     /// A decision is asked for.
     ApprovalRequested,
+    /// It is still asked for.
+    ApprovalReminder,
+    /// It is asked for because others have not given it.
+    ApprovalEscalated,
     /// The job has completed.
     Completed,
     /// The job has failed.
@@ -150,6 +176,20 @@ pub enum NoticeKind {
 }
 
 impl Word for NoticeKind {}
+
+impl NoticeKind {
+    /// Whether it asks for a decision, and so has links and may be sent again where it may be lost.
+    pub fn asks(self) -> bool {
+        match self {
+            Self::ApprovalRequested | Self::ApprovalReminder | Self::ApprovalEscalated => true,
+            Self::Completed
+            | Self::Failed
+            | Self::Cancelled
+            | Self::OutOfBudget
+            | Self::DailyBudget => false,
+        }
+    }
+}
 
 /// How far a notice has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

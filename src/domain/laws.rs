@@ -3,6 +3,8 @@
 //! A life is a specification and a list of actions, most of them possible and some of them absurd.
 //! After each step everything that must always hold is checked, and what a repeated action must answer.
 
+mod check;
+
 mod sample;
 
 mod spec;
@@ -14,13 +16,15 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use self::check::{check_history, check_notices, check_row, may_move};
 use self::sample::{failure, result};
 use self::spec::{specs, start};
 use super::approval::{ApprovalStatus, Door, Verdict};
-use super::event::EventKind;
+use super::event::{NoticeKind, Undelivered};
 use super::id::{ApprovalId, AttemptId, ExecutorId};
-use super::job::{JobState, Lease, Reason, Status};
-use super::spec::{Spec, Work};
+use super::job::{JobState, Lease, Reason};
+use super::remind;
+use super::spec::Spec;
 use super::state::{Action, Ballot, Refusal, Transition, next, submit};
 
 /// Who is told of the day's budget, and of nothing else.
@@ -41,6 +45,8 @@ enum Wish {
     Lose,
     Due,
     Expire { delivered: bool },
+    Remind,
+    Undelivered { has_endpoint: bool },
     Pause { now: bool },
     Resume,
     Cancel,
@@ -69,6 +75,8 @@ fn wishes() -> impl Strategy<Value = Wish> {
         2 => Just(Wish::Lose),
         4 => Just(Wish::Due),
         2 => any::<bool>().prop_map(|delivered| Wish::Expire { delivered }),
+        3 => Just(Wish::Remind),
+        1 => any::<bool>().prop_map(|has_endpoint| Wish::Undelivered { has_endpoint }),
         2 => any::<bool>().prop_map(|now| Wish::Pause { now }),
         3 => Just(Wish::Resume),
         1 => Just(Wish::Cancel),
@@ -88,13 +96,16 @@ struct Life<'a> {
     now: DateTime<Utc>,
     checkpoints: HashSet<(i32, i32)>,
     approvals: Vec<Asked>,
+    /// Who has been asked to decide the approval that was asked last.
+    asked: Vec<String>,
 }
 
 impl<'a> Life<'a> {
     fn begin(spec: &'a Spec) -> Result<Self, TestCaseError> {
         let nothing = JobState::new(spec.step_count(), start());
         let (checkpoints, approvals) = (HashSet::new(), Vec::new());
-        let mut life = Self { spec, state: nothing.clone(), now: start(), checkpoints, approvals };
+        let (state, now, asked) = (nothing.clone(), start(), Vec::new());
+        let mut life = Self { spec, state, now, checkpoints, approvals, asked };
         life.take(&nothing, submit(spec, "client", start()))?;
         Ok(life)
     }
@@ -144,33 +155,48 @@ impl<'a> Life<'a> {
             Wish::Lose => Action::Lose { lease },
             Wish::Due => Action::Due,
             Wish::Expire { delivered } => Action::Expire { delivered },
+            Wish::Remind => {
+                let (_, _, cast) = self.approvals.last()?;
+                let spared = cast.iter().map(|(voter, _)| voter.clone()).collect();
+                Action::Remind { asked: remind::Asked { people: self.asked.clone(), spared } }
+            }
+            Wish::Undelivered { has_endpoint } => {
+                let lost = Undelivered {
+                    recipient: self.asked.first()?.clone(),
+                    kind: NoticeKind::ApprovalRequested,
+                    error: "gone".to_owned(),
+                    instead: has_endpoint.then(|| "ops".to_owned()),
+                };
+                Action::Undelivered { lost, asked: self.asked.clone() }
+            }
             Wish::Pause { now } => Action::Pause { now },
             Wish::Resume => Action::Resume { budget_usd: None },
             Wish::Cancel => Action::Cancel { comment: String::new() },
             Wish::Retry { from_step } => Action::Retry { from_step },
-            Wish::Vote { verdict, voter: nth, edits } => {
-                let (approval_id, status, cast) = self.approvals.last()?.clone();
-                let voter = format!("+1555010{nth}");
-                let (door, comment) = (Door::Link, String::new());
-                let sent_back =
-                    |(_, status, _): &&Asked| *status == ApprovalStatus::ChangesRequested;
-                let revisions = self.approvals.iter().filter(sent_back).count();
-                Action::Vote(Ballot {
-                    edited_output: edits.then(|| "e".to_owned()),
-                    shown: Some(Box::new(result())),
-                    revisions: i32::try_from(revisions).expect("a life is short"),
-                    has_edited: false,
-                    approval_id,
-                    status,
-                    votes: cast,
-                    verdict,
-                    voter,
-                    door,
-                    comment,
-                })
-            }
+            Wish::Vote { verdict, voter, edits } => self.ballot(verdict, voter, edits)?,
             Wish::LetTimePass { .. } => return None,
         })
+    }
+
+    fn ballot(&self, verdict: Verdict, nth: u8, edits: bool) -> Option<Action> {
+        let (approval_id, status, cast) = self.approvals.last()?.clone();
+        let voter = format!("+1555010{nth}");
+        let (door, comment) = (Door::Link, String::new());
+        let sent_back = |(_, status, _): &&Asked| *status == ApprovalStatus::ChangesRequested;
+        let revisions = self.approvals.iter().filter(sent_back).count();
+        Some(Action::Vote(Ballot {
+            edited_output: edits.then(|| "e".to_owned()),
+            shown: Some(Box::new(result())),
+            revisions: i32::try_from(revisions).expect("a life is short"),
+            has_edited: false,
+            approval_id,
+            status,
+            votes: cast,
+            verdict,
+            voter,
+            door,
+            comment,
+        }))
     }
 
     fn live(&mut self, wish: &Wish) -> Result<(), TestCaseError> {
@@ -220,6 +246,18 @@ impl<'a> Life<'a> {
         }
         if let Some((_, asked, _)) = &transition.asked {
             self.approvals.push((asked.approval_id, ApprovalStatus::Pending, Vec::new()));
+            self.asked.clear();
+        }
+        for told in &transition.notices {
+            if told.kind.asks() {
+                prop_assert_eq!(told.approval_id, after.approval_id, "asked of what is not open");
+            }
+            if matches!(told.kind, NoticeKind::ApprovalRequested | NoticeKind::ApprovalEscalated) {
+                let person = told.approver.as_ref().unwrap_or(&told.recipient);
+                let is_new = told.approver.is_some() || !self.asked.contains(person);
+                prop_assert!(is_new, "{person} was asked twice");
+                self.asked.push(person.clone());
+            }
         }
         if let Some((approval_id, decision)) = &transition.vote {
             let is_over = before.deadline_at.is_some_and(|deadline_at| deadline_at <= self.now)
@@ -268,83 +306,6 @@ impl<'a> Life<'a> {
         prop_assert!(matches!(again, Ok(None)), "{wish:?} again: {again:?}");
         Ok(())
     }
-}
-
-/// A paused job moves only by people, a terminal one only by retry, a running one only under its lease or by force.
-fn may_move(before: &JobState, action: &Action) -> bool {
-    let by_people =
-        matches!(action, Action::Resume { .. } | Action::Cancel { .. } | Action::Vote(_));
-    match before.status {
-        Status::Paused => by_people,
-        Status::Failed | Status::Cancelled => matches!(action, Action::Retry { .. }),
-        Status::Completed => false,
-        Status::Queued | Status::Running | Status::AwaitingApproval => {
-            !matches!(action, Action::Retry { .. })
-        }
-    }
-}
-
-/// The same as the table's CHECKs, and what the engine relies on besides.
-fn check_row(state: &JobState, spec: &Spec) -> Result<(), TestCaseError> {
-    let status = state.status;
-    prop_assert!((1..=state.step_count).contains(&state.current_step));
-    prop_assert_eq!(status == Status::Running, state.executor_id.is_some());
-    prop_assert_eq!(status == Status::Running, state.attempt_id.is_some());
-    prop_assert!(state.run_at.is_none() || matches!(status, Status::Queued | Status::Paused));
-    prop_assert!(!state.pause_requested || status == Status::Running);
-    prop_assert_eq!(status == Status::Paused, state.paused_from.is_some());
-    let awaits = status == Status::AwaitingApproval;
-    prop_assert!(!awaits || (state.approval_id.is_some() && state.deadline_at.is_some()));
-    prop_assert!(awaits || state.deadline_at.is_none());
-    prop_assert!(state.kept_verdict.is_none() || status == Status::Paused);
-    prop_assert_eq!(status.is_terminal(), state.finished_at.is_some());
-    prop_assert!(status != Status::Completed || state.attempts == 0, "a checkpoint ends trouble");
-    let work = spec.find_step(state.current_step).map(|step| &step.work);
-    if state.is_claimable() || status == Status::Running {
-        prop_assert!(matches!(work, Some(Work::Run(_))), "only run steps are claimed");
-    }
-    prop_assert!(!awaits || matches!(work, Some(Work::Approval(_))));
-    Ok(())
-}
-
-fn check_history(before: &JobState, transition: &Transition) -> Result<(), TestCaseError> {
-    let after = &transition.state;
-    let sequences: Vec<i32> = transition.events.iter().map(|event| event.sequence).collect();
-    let expected: Vec<i32> = (before.last_sequence + 1..=after.last_sequence).collect();
-    prop_assert_eq!(sequences, expected, "the history has no gap");
-    let told = transition.events.last().map(|last| (last.status, last.reason));
-    let told = told.unwrap_or((before.status, before.reason));
-    prop_assert_eq!(told, (after.status, after.reason), "the last event tells how the job stands");
-    Ok(())
-}
-
-fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseError> {
-    for event in &transition.events {
-        let told: Vec<&str> = transition
-            .notices
-            .iter()
-            .filter(|(sequence, _, _)| *sequence == event.sequence)
-            .map(|(_, _, recipient)| recipient.as_str())
-            .collect();
-        let ends = [EventKind::JobCompleted, EventKind::JobFailed, EventKind::JobCancelled];
-        let is_starved = event.kind == EventKind::JobPaused && event.reason == Some(Reason::Budget);
-        let expected: Vec<&str> = if ends.contains(&event.kind) || is_starved {
-            spec.notify.iter().map(String::as_str).collect()
-        } else if event.kind == EventKind::StepDelayed && told.contains(&OPERATOR) {
-            vec![OPERATOR]
-        } else if event.kind == EventKind::ApprovalRequested {
-            // Whoever edited what was shown is not asked about it.
-            let is_anew = matches!(transition.closed, Some((_, ApprovalStatus::Superseded)));
-            let editor = transition.vote.as_ref().filter(|_| is_anew);
-            let editor = editor.map(|(_, decision)| decision.voter.as_str());
-            let asked = ["+15550100", "+15550101"].into_iter();
-            asked.filter(|approver| Some(*approver) != editor).collect()
-        } else {
-            Vec::new()
-        };
-        prop_assert_eq!(told, expected, "each is told once of {:?}", event.kind);
-    }
-    Ok(())
 }
 
 proptest! {

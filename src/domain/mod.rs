@@ -33,6 +33,8 @@ mod control;
 
 pub mod decide;
 
+pub mod remind;
+
 pub mod approval;
 
 pub mod explain;

@@ -20,7 +20,8 @@ use super::template::{Name, Template};
 ///
 /// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
 /// fields and a place to search from, and jobs with a budget; 3 has run steps that are asked in a batch, go on with a
-/// broken answer or have a place for feedback, and approvals that can be edited or sent back; 4 has people with a name.
+/// broken answer or have a place for feedback, and approvals that can be edited or sent back; 4 has people with a name, and
+/// approvals of which people are reminded or that escalate.
 pub const VERSION: i32 = 4;
 
 /// A job with every default filled in.
@@ -64,7 +65,6 @@ pub struct StepSpec {
 /// What a step does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "most steps ask a model, and there are few of them")]
 pub enum Work {
     /// Ask a language model.
     Run(RunSpec),
@@ -158,7 +158,7 @@ pub struct ApprovalSpec {
 }
 
 /// What approvers may do besides; absent in what older servers have frozen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApprovalOptions {
     /// They may edit what is shown to them.
@@ -170,6 +170,15 @@ pub struct ApprovalOptions {
     /// The run step that is done again then; 0 if none is.
     #[serde(skip_serializing_if = "is_default")]
     pub revise_step: i32,
+    /// With how much time left those who have not decided are reminded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remind_before_seconds: Vec<i64>,
+    /// After which time more people are asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub escalate_after_seconds: Option<i64>,
+    /// Those people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub escalate_to: Vec<String>,
 }
 
 /// How long to wait.
@@ -241,7 +250,14 @@ impl Spec {
 impl ApprovalSpec {
     /// The oldest version that can say all of it.
     fn version(&self) -> i32 {
-        let of_options = if self.options == ApprovalOptions::default() { 1 } else { 3 };
+        let ApprovalOptions { remind_before_seconds, escalate_after_seconds, .. } = &self.options;
+        let of_options = if !remind_before_seconds.is_empty() || escalate_after_seconds.is_some() {
+            4
+        } else if self.options != ApprovalOptions::default() {
+            3
+        } else {
+            1
+        };
         version_of(&self.approvers).max(of_options)
     }
 }

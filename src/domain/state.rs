@@ -12,13 +12,13 @@ use serde_with::skip_serializing_none;
 
 use super::approval::{ApprovalStatus, Door, Verdict};
 use super::enter::enter;
-use super::event::{Asked, Decision, Event, EventKind, NoticeKind};
+use super::event::{Asked, Decision, Event, EventKind, NoticeKind, Undelivered};
 use super::id::{ApprovalId, AttemptId, ExecutorId};
 use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
 use super::money::Usd;
 use super::spec::Spec;
 use super::turn::{Turn, plural};
-use super::{attempt, control, decide};
+use super::{attempt, control, decide, remind};
 
 /// Something that may happen to a job.
 #[derive(Clone, Debug)]
@@ -45,6 +45,10 @@ pub enum Action {
     Due,
     /// The sweeper finds that an approval's time is over; `delivered` if a request is known to have arrived.
     Expire { delivered: bool },
+    /// The sweeper finds that people are to be reminded of an approval, or more are to be asked.
+    Remind { asked: remind::Asked },
+    /// The sweeper finds that a request for a decision could not be delivered; these have been asked.
+    Undelivered { lost: Undelivered, asked: Vec<String> },
     /// Hold the job; `now` aborts the attempt in hand.
     Pause { now: bool },
     /// Let it go on, and cost up to so much if that is said.
@@ -131,7 +135,7 @@ pub struct Transition {
     /// The vote that was cast, and for which approval.
     pub vote: Option<(ApprovalId, Decision)>,
     /// Who is to be told what, by which event.
-    pub notices: Vec<(i32, NoticeKind, String)>,
+    pub notices: Vec<Told>,
     /// Notices that wait in the outbox are overtaken.
     pub supersedes_notices: bool,
 }
@@ -187,6 +191,21 @@ impl Transition {
     }
 }
 
+/// A notice in the making.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// The event it tells.
+    pub sequence: i32,
+    /// What it tells.
+    pub kind: NoticeKind,
+    /// Whom.
+    pub recipient: String,
+    /// The approval it asks for.
+    pub approval_id: Option<ApprovalId>,
+    /// Who decides through its links, if that is not the recipient.
+    pub approver: Option<String>,
+}
+
 /// The stored result of a finished step.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Serialize)]
@@ -234,6 +253,8 @@ pub fn next(
         Action::Lose { lease } => attempt::lose(&mut turn, lease),
         Action::Due => Ok(attempt::due(&mut turn)),
         Action::Expire { delivered } => Ok(decide::expire(&mut turn, delivered)),
+        Action::Remind { asked } => Ok(remind::remind(&mut turn, &asked)),
+        Action::Undelivered { lost, asked } => Ok(remind::undelivered(&mut turn, &lost, &asked)),
         Action::Pause { now } => control::pause(&mut turn, now),
         Action::Resume { budget_usd } => control::resume(&mut turn, budget_usd),
         Action::Cancel { comment } => control::cancel(&mut turn, &comment),

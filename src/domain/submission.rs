@@ -34,7 +34,6 @@ pub struct Submission {
 /// One step as it was sent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "most steps ask a model, and there are few of them")]
 pub enum Step {
     /// Ask a language model.
     Run(RunStep),
@@ -207,6 +206,12 @@ pub struct ApprovalStep {
     pub timeout_seconds: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<TimeoutPolicy>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remind_before_seconds: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub escalate_after_seconds: Option<i32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalate_to: Vec<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub allow_edit: bool,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
@@ -346,55 +351,4 @@ pub fn id_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Strin
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn parse(value: Value) -> Submission {
-        let Value::Object(sent) = value else { panic!("the test sends an object") };
-        Submission::read(sent).expect("the test's submission parses")
-    }
-
-    #[test]
-    fn the_templates_example_parses_verbatim() {
-        let submission = parse(json!({
-            "job_id": "demo-job-0001", "task": "为一款记账App写推广文案",
-            "steps": [{"type": "run", "prompt": "用中文写一段80字以内的记账App产品简介，风格务实。"},
-                      {"type": "approval", "note": "请审核第一步草稿是否可以对外使用"}]}));
-        assert_eq!(submission.job_id.as_deref(), Some("demo-job-0001"));
-        assert!(
-            matches!(&submission.steps[1], Step::Approval(step) if step.note.starts_with("请审核"))
-        );
-    }
-
-    #[test]
-    fn a_numeric_job_id_is_read_as_text() {
-        assert_eq!(parse(json!({"job_id": 42})).job_id.as_deref(), Some("42"));
-    }
-
-    #[test]
-    fn zero_is_the_same_as_absent_where_zero_means_the_default() {
-        let zero = parse(json!({"steps": [{"type": "run", "prompt": "p", "max_tokens": 0}]}));
-        let absent = parse(json!({"steps": [{"type": "run", "prompt": "p"}]}));
-        assert_eq!(fingerprint(&zero.content()), fingerprint(&absent.content()));
-    }
-
-    #[test]
-    fn the_first_difference_is_named() {
-        let base = json!({"task": "t", "steps": [{"type": "run", "prompt": "p"}]});
-        let cases = [
-            (json!({"task": "u", "steps": [{"type": "run", "prompt": "p"}]}), Some("task")),
-            (
-                json!({"task": "t", "steps": [{"type": "run", "prompt": "q"}]}),
-                Some("steps[0].prompt"),
-            ),
-            (json!({"task": "t", "steps": [{"type": "wait"}]}), Some("steps[0].type")),
-            (json!({"task": "t", "steps": []}), Some("steps[0]")),
-            (base.clone(), None),
-        ];
-        for (other, expected) in cases {
-            let found = find_difference(&parse(base.clone()).content(), &parse(other).content());
-            assert_eq!(found.as_deref(), expected);
-        }
-    }
-}
+mod tests;

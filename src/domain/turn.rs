@@ -5,11 +5,12 @@
 use chrono::{DateTime, Utc};
 
 use super::approval::ApprovalStatus;
+use super::book::endpoint_recipient;
 use super::event::{Detail, Event, EventKind, NoticeKind};
 use super::id::{AttemptId, ExecutorId};
 use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
-use super::spec::Spec;
-use super::state::{Checkpoint, Refusal, Transition};
+use super::spec::{ApprovalSpec, Spec, Work};
+use super::state::{Checkpoint, Refusal, Told, Transition};
 
 /// Whether anything changed, or why it may not.
 pub(super) type Moved = Result<bool, Refusal>;
@@ -133,9 +134,44 @@ impl<'a> Turn<'a> {
 
     /// Has the job's people told what the last event says.
     pub(super) fn notify(&mut self, notice: NoticeKind) {
+        self.tell_people(notice, self.spec.notify.clone());
+    }
+
+    /// Has these people told what the last event says.
+    pub(super) fn tell_people(&mut self, kind: NoticeKind, people: Vec<String>) {
         let sequence = self.state.last_sequence;
-        let people = self.spec.notify.iter();
-        self.out.notices.extend(people.map(|person| (sequence, notice, person.clone())));
+        let told = people.into_iter().map(|recipient| Told {
+            sequence,
+            kind,
+            recipient,
+            approval_id: None,
+            approver: None,
+        });
+        self.out.notices.extend(told);
+    }
+
+    /// Has these people asked to decide the pending approval.
+    pub(super) fn ask_people(&mut self, kind: NoticeKind, people: Vec<String>) {
+        let (sequence, approval_id) = (self.state.last_sequence, self.state.approval_id);
+        let told = people.into_iter().map(|recipient| Told {
+            sequence,
+            kind,
+            recipient,
+            approval_id,
+            approver: None,
+        });
+        self.out.notices.extend(told);
+    }
+
+    /// Has an approver asked at an endpoint.
+    pub(super) fn ask_at_endpoint(&mut self, endpoint: &str, approver: &str) {
+        self.out.notices.push(Told {
+            sequence: self.state.last_sequence,
+            kind: NoticeKind::ApprovalRequested,
+            recipient: endpoint_recipient(endpoint),
+            approval_id: self.state.approval_id,
+            approver: Some(approver.to_owned()),
+        });
     }
 
     /// Ends the job because of an error.
@@ -152,10 +188,19 @@ impl<'a> Turn<'a> {
         if let Some(approval_id) = self.state.approval_id.take() {
             self.out.closed = Some((approval_id, status));
             self.out.supersedes_notices = true;
+            self.state.run_at = None;
         }
         self.state.votes = 0;
         self.state.deadline_at = None;
         self.state.left_ms = None;
+    }
+
+    /// The current step, if it is an approval step.
+    pub(super) fn approval_spec(&self) -> Option<&'a ApprovalSpec> {
+        match self.spec.find_step(self.state.current_step).map(|step| &step.work) {
+            Some(Work::Approval(approval)) => Some(approval),
+            Some(Work::Run(_) | Work::Wait(_)) | None => None,
+        }
     }
 
     /// The refusal that names the present status.

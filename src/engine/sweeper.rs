@@ -1,7 +1,7 @@
 //! The sweeper: every server looks for what time or death has changed, several times a second.
 //!
 //! It finds executors that are dead and the jobs they held, calls that nobody will settle, parked jobs that are due,
-//! and approvals whose time is over.
+//! approvals whose time is over or of which people are to be reminded, and requests that could not be delivered.
 //! A round moves bounded batches until one is not full; a second round right after finds nothing.
 //! One kind that fails does not stop the others.
 
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
+use crate::domain::book::Book;
 use crate::store::sweep::{BATCH_MAX, Judge, Judging, Sweep};
 use crate::store::{Store, StoreError};
 use crate::telemetry::METRIC;
@@ -47,6 +48,10 @@ pub struct Swept {
     pub due: usize,
     /// Approvals that expired.
     pub overdue: usize,
+    /// Approvals of which people were reminded, or more were asked.
+    pub reminded: usize,
+    /// Requests of which it was told that they could not be delivered.
+    pub undelivered: usize,
     /// Kinds that could not be swept.
     pub failures: usize,
 }
@@ -56,6 +61,7 @@ pub struct Swept {
 pub struct Sweeper {
     store: Store,
     interval: Duration,
+    book: Arc<Book>,
     /// How many rows a batch may have; less after a batch that failed.
     limit: Arc<AtomicI64>,
     /// When the last round ended in which nothing failed.
@@ -66,10 +72,12 @@ pub struct Sweeper {
 
 impl Sweeper {
     /// A sweeper that looks this often.
-    pub fn new(store: Store, interval: Duration) -> Self {
+    ///
+    /// The book says who can be asked instead where a request could not be delivered.
+    pub fn new(store: Store, interval: Duration, book: Arc<Book>) -> Self {
         let limit = Arc::new(AtomicI64::new(BATCH_MAX));
         let now = || Arc::new(Mutex::new(Instant::now()));
-        Self { store, interval, limit, swept_at: now(), judged_at: now() }
+        Self { store, interval, book, limit, swept_at: now(), judged_at: now() }
     }
 
     /// Sweeps until told to stop.
@@ -189,6 +197,8 @@ impl Sweeper {
         swept.lost_calls = swept.count(self.store.sweep_lost_calls().await);
         swept.due = swept.count(self.sweep(Sweep::Due).await);
         swept.overdue = swept.count(self.sweep(Sweep::Overdue).await);
+        swept.reminded = swept.count(self.sweep(Sweep::Reminders).await);
+        swept.undelivered = swept.count(self.store.sweep_undelivered(&self.book).await);
     }
 
     async fn sweep(&self, sweep: Sweep) -> Result<usize, StoreError> {

@@ -188,7 +188,7 @@ impl Notifier {
 
 /// What is tried too often is given up, and a person is not asked the same thing every minute for hours.
 fn bounded(sent: Sent, kind: NoticeKind, tries: i32) -> Sent {
-    let is_asked = kind == NoticeKind::ApprovalRequested;
+    let is_asked = kind.asks();
     let give_up = |error| Sent::Refused { error: format!("given up after {tries} tries: {error}") };
     match sent {
         Sent::Again { error, .. } if tries >= TRIES_MAX => give_up(error),

@@ -44,6 +44,8 @@ struct Words {
     tag: &'static str,
     /// The titles.
     asked: &'static str,
+    reminded: &'static str,
+    escalated: &'static str,
     completed: &'static str,
     failed: &'static str,
     cancelled: &'static str,
@@ -91,7 +93,9 @@ pub(super) fn write(
 ) -> Option<String> {
     let words = words(notice.language.as_deref(), &notice.task);
     Some(match notice.kind {
-        NoticeKind::ApprovalRequested => asked(words, notice, public_url)?,
+        NoticeKind::ApprovalRequested => asked(words, words.asked, notice, public_url)?,
+        NoticeKind::ApprovalReminder => asked(words, words.reminded, notice, public_url)?,
+        NoticeKind::ApprovalEscalated => asked(words, words.escalated, notice, public_url)?,
         NoticeKind::Completed => completed(words, notice),
         NoticeKind::Failed => failed(words, notice),
         NoticeKind::Cancelled => cancelled(words, notice),
@@ -102,7 +106,7 @@ pub(super) fn write(
     })
 }
 
-fn asked(words: &Words, notice: &Outgoing, public_url: &str) -> Option<String> {
+fn asked(words: &Words, title: &str, notice: &Outgoing, public_url: &str) -> Option<String> {
     let tokens = notice.tokens.as_ref()?;
     let deadline = notice.deadline_at.map(|deadline_at| {
         let left = Left::until(deadline_at, notice.now);
@@ -118,7 +122,7 @@ fn asked(words: &Words, notice: &Outgoing, public_url: &str) -> Option<String> {
         tokens.reject,
     );
     let mut page = Page::new(end);
-    page.add(&head(words.asked, notice, Some(words)));
+    page.add(&head(title, notice, Some(words)));
     page.add(&cut(&lines(notice.note.as_deref().unwrap_or_default()), NOTE_UNITS_MAX));
     page.add_output(notice.output.as_deref(), words.draft, words.draft_begins);
     Some(page.finish())

@@ -121,6 +121,9 @@ impl Deltas {
             | EventKind::ApprovalRequested
             | EventKind::ApprovalDecided
             | EventKind::ApprovalExpired
+            | EventKind::ApprovalReminded
+            | EventKind::ApprovalEscalated
+            | EventKind::NoticeFailed
             | EventKind::PauseRequested
             | EventKind::JobResumed
             | EventKind::JobRetried => return Vec::new(),

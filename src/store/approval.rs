@@ -3,6 +3,8 @@
 //! How an approval stands and who has voted is read after the job's row was read or locked, by a statement of its own,
 //! so that it sees what was committed before; what is committed later changes the row, and is noticed by that.
 
+mod link;
+
 mod revision;
 
 use std::sync::Arc;

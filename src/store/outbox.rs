@@ -204,7 +204,7 @@ impl Store {
             }
             Sent::Refused { error } => (Delivery::Failed, 0.0, None, Some(error.as_str())),
             // An approval request is sent again after the grace time; an end is told at most once.
-            Sent::Ambiguous { error } if notice.kind == NoticeKind::ApprovalRequested => {
+            Sent::Ambiguous { error } if notice.kind.asks() => {
                 (Delivery::Pending, GRACE_SECONDS, None, Some(error.as_str()))
             }
             Sent::Ambiguous { error } => (Delivery::Unconfirmed, 0.0, None, Some(error.as_str())),

@@ -3,19 +3,24 @@
 //! A batch commits as one; if a row spoils it, its rows go one by one, so that a bad row stops nobody but itself.
 //! Every condition stands on the locked row itself, so that it is judged again if the row changed before the lock.
 
+mod find;
+
 mod judge;
+
+mod undelivered;
 
 use std::error::Error;
 
-use serde_json::Value;
 use sqlx::PgConnection;
 
+use self::find::Found;
 use super::transition::woken;
 use super::write::{Written, write_locked};
 use super::{Store, StoreError, bounded, read_json};
 use crate::domain::id::{AttemptId, ExecutorId, JobKey};
 use crate::domain::job::{JobState, Lease};
-use crate::domain::spec::{self, Spec};
+use crate::domain::remind::Asked;
+use crate::domain::spec::Spec;
 use crate::domain::state::{self, Action};
 pub use judge::{Judge, Judging};
 
@@ -31,6 +36,8 @@ pub enum Sweep {
     Lost,
     /// Approvals whose time is over.
     Overdue,
+    /// Approvals of which people are to be reminded, or more are to be asked.
+    Reminders,
 }
 
 /// What became of a batch.
@@ -40,16 +47,6 @@ pub struct Batch {
     pub found: usize,
     /// How many of them moved on.
     pub moved: usize,
-}
-
-/// A row a sweep found, not yet read: a bad one must not spoil the batch.
-struct Found {
-    job_id: String,
-    state: Value,
-    spec: Value,
-    now: chrono::DateTime<chrono::Utc>,
-    /// Whether a message that asks its approval is known to have reached somebody.
-    delivered: bool,
 }
 
 /// What is to be done to a row that was found.
@@ -77,9 +74,10 @@ impl Store {
     async fn sweep_batch(&self, sweep: Sweep, limit: i64) -> Result<(Batch, Spoilt), StoreError> {
         let mut tx = self.pool.begin().await?;
         let found = match sweep {
-            Sweep::Due => find_due(&mut tx, limit).await?,
-            Sweep::Lost => find_lost(&mut tx, limit).await?,
-            Sweep::Overdue => find_overdue(&mut tx, limit).await?,
+            Sweep::Due => find::due(&mut tx, limit).await?,
+            Sweep::Lost => find::lost(&mut tx, limit).await?,
+            Sweep::Overdue => find::overdue(&mut tx, limit).await?,
+            Sweep::Reminders => find::reminders(&mut tx, limit).await?,
         };
         let count = found.len();
         let mut moves = Vec::with_capacity(count);
@@ -203,6 +201,9 @@ fn decide(found: Found, sweep: Sweep) -> Result<Option<Move>, StoreError> {
         Sweep::Due => Action::Due,
         Sweep::Lost => Action::Lose { lease: held_lease(&from)? },
         Sweep::Overdue => Action::Expire { delivered: found.delivered },
+        Sweep::Reminders => {
+            Action::Remind { asked: Asked { people: found.asked, spared: found.spared } }
+        }
     };
     let next = state::next(&from, &spec, action.clone(), "sweeper", found.now)?;
     let key = JobKey::new(&found.job_id);
@@ -221,68 +222,13 @@ fn held_lease(state: &JobState) -> Result<Lease, StoreError> {
     }
 }
 
-async fn find_due(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, StoreError> {
-    let found = sqlx::query_as!(
-        Found,
-        r#"-- find_due
-        -- cross-shard: due times of all shards are in one index
-        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!", false as "delivered!"
-        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
-        where j.status = 'queued' and j.run_at <= longhaul.now() and j.spec_version <= $2
-        order by j.run_at limit $1
-        for update of j skip locked"#,
-        limit,
-        spec::VERSION,
-    );
-    Ok(found.fetch_all(tx).await?)
-}
-
-async fn find_lost(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, StoreError> {
-    let found = sqlx::query_as!(
-        Found,
-        r#"-- find_lost
-        -- cross-shard: an executor holds jobs of every shard
-        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!", false as "delivered!"
-        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
-        where j.status = 'running' and j.spec_version <= $2 and case
-          -- A lease of its own goes before that of its executor.
-          when j.lease_expires_at is not null then j.lease_expires_at <= longhaul.now()
-          -- Whoever was declared dead has no row.
-          else not exists (select from longhaul.executor e where e.executor_id = j.executor_id)
-          end
-        limit $1
-        for update of j skip locked"#,
-        limit,
-        spec::VERSION,
-    );
-    Ok(found.fetch_all(tx).await?)
-}
-
-async fn find_overdue(tx: &mut PgConnection, limit: i64) -> Result<Vec<Found>, StoreError> {
-    let found = sqlx::query_as!(
-        Found,
-        r#"-- find_overdue
-        -- cross-shard: deadlines of all shards are in one index
-        select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!",
-          exists (select from longhaul.outbox o
-            where o.shard = j.shard and o.job_id = j.job_id and o.approval_id = j.approval_id
-              and o.receipt is not null) as "delivered!"
-        from longhaul.job j join longhaul.job_spec s using (shard, job_id)
-        where j.status = 'awaiting_approval' and j.deadline_at <= longhaul.now() and j.spec_version <= $2
-        order by j.deadline_at limit $1
-        for update of j skip locked"#,
-        limit,
-        spec::VERSION,
-    );
-    Ok(found.fetch_all(tx).await?)
-}
-
 /// Puts off a row that does not fit, so that it is not in everybody's way; it is looked at again later.
 pub(super) async fn set_aside(tx: &mut PgConnection, key: &JobKey) -> Result<(), StoreError> {
     sqlx::query!(
         "-- set_aside
         update longhaul.job set
-          run_at = case when status = 'queued' then longhaul.now() + interval '5 minutes' end,
+          run_at = case when status = 'queued' or run_at is not null and status = 'awaiting_approval'
+            then longhaul.now() + interval '5 minutes' end,
           deadline_at = case when status = 'awaiting_approval' then longhaul.now() + interval '5 minutes' end,
           lease_expires_at = case when status = 'running' then longhaul.now() + interval '5 minutes' end
         where shard = $1 and job_id = $2 and status in ('queued', 'awaiting_approval', 'running')",

@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 use chrono::{DateTime, Utc};
 use rand::rngs::ThreadRng;
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use serde_with::skip_serializing_none;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -58,8 +58,10 @@ struct People<'a> {
     supersedes_notices: bool,
 }
 
+/// A link in an approver's message, by the hash of its token.
 #[derive(Serialize)]
-struct Link {
+pub(super) struct Link {
+    approval_id: ApprovalId,
     token_hash: String,
     approver: String,
     verdict: Verdict,
@@ -71,6 +73,7 @@ struct Message {
     sequence: i32,
     kind: NoticeKind,
     recipient: String,
+    approval_id: Option<ApprovalId>,
     tokens: Option<Value>,
 }
 
@@ -133,11 +136,25 @@ impl<'a> People<'a> {
         }
         let mut rng = rand::rng();
         let mut links = Vec::new();
-        let outbox = notices.iter().map(|(sequence, kind, recipient)| {
-            let tokens = (*kind == NoticeKind::ApprovalRequested)
-                .then(|| mint_links(key, recipient, &mut rng, &mut links));
-            let (sequence, kind, recipient) = (*sequence, *kind, recipient.clone());
-            Message { notice_id: NoticeId::new(), sequence, kind, recipient, tokens }
+        let outbox = notices.iter().map(|told| {
+            let approver = told.approver.as_ref().unwrap_or(&told.recipient);
+            let tokens = told.approval_id.map(|approval_id| {
+                let mut mint = |verdict| {
+                    let (token, link) = Link::mint(key, approval_id, approver, verdict, &mut rng);
+                    links.push(link);
+                    token
+                };
+                let (approve, reject) = (mint(Verdict::Approve), mint(Verdict::Reject));
+                json!({"approve": approve.reveal(), "reject": reject.reveal()})
+            });
+            Message {
+                notice_id: NoticeId::new(),
+                sequence: told.sequence,
+                kind: told.kind,
+                recipient: told.recipient.clone(),
+                approval_id: told.approval_id,
+                tokens,
+            }
         });
         let outbox = outbox.collect();
         Some(Self {
@@ -151,15 +168,19 @@ impl<'a> People<'a> {
     }
 }
 
-fn mint_links(key: &JobKey, approver: &str, rng: &mut ThreadRng, links: &mut Vec<Link>) -> Value {
-    let mut tokens = serde_json::Map::new();
-    for (name, verdict) in [("approve", Verdict::Approve), ("reject", Verdict::Reject)] {
+impl Link {
+    /// A fresh link of an approver, and its token.
+    pub(super) fn mint(
+        key: &JobKey,
+        approval_id: ApprovalId,
+        approver: &str,
+        verdict: Verdict,
+        rng: &mut ThreadRng,
+    ) -> (Token, Self) {
         let token = Token::mint(key, rng);
         let token_hash = bytea(&token.hash());
-        links.push(Link { token_hash, approver: approver.to_owned(), verdict });
-        tokens.insert(name.to_owned(), token.reveal().into());
+        (token, Self { approval_id, token_hash, approver: approver.to_owned(), verdict })
     }
-    tokens.into()
 }
 
 /// What was not asked for before deciding: nothing is written unless the time has gone on from it by less than a

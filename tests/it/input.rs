@@ -233,7 +233,7 @@ async fn the_other_calls_name_their_faults_too() {
         job_id: job_id.to_owned(),
         wait_seconds,
         step,
-        include_spec: false,
+        ..GetJobRequest::default()
     };
     for (request, field) in [
         (get("", 0, 0), "job_id"),

@@ -39,6 +39,8 @@ mod table;
 
 mod approval;
 
+mod reminder;
+
 mod revision;
 
 mod page;

@@ -8,6 +8,7 @@ use longhaul::rpc::proto::{
 use longhaul::store::sweep::Judging;
 use longhaul::store::{Store, StoreSettings};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::Code;
 
@@ -119,7 +120,7 @@ async fn a_job_of_a_newer_release_is_left_alone_and_stops_no_other() {
         Store::connect(&StoreSettings { database_url, direct_url: None, connections_max: 2 })
             .await
             .unwrap();
-    let sweeper = Sweeper::new(store.clone(), Duration::from_secs(1));
+    let sweeper = Sweeper::new(store.clone(), Duration::from_secs(1), Arc::default());
     assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
     assert_eq!(store.take_notices(10, "").await.unwrap().len(), 0);
     assert_eq!(store.judge_lost_notices().await.unwrap(), 0);

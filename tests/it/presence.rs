@@ -2,6 +2,7 @@
 //!
 //! The lease is two minutes here, longer than any test waits: whatever happens sooner happened by the lock.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul::engine::sweeper::{Sweeper, Swept};
@@ -236,7 +237,7 @@ async fn the_dead_are_judged_once_and_by_whom_may_judge() {
     let database_url = rig.db.url.clone().into();
     let settings = StoreSettings { database_url, direct_url: None, connections_max: 1 };
     let store = Store::connect(&settings).await.unwrap();
-    let sweeper = Sweeper::new(store, Duration::from_mins(1));
+    let sweeper = Sweeper::new(store, Duration::from_mins(1), Arc::default());
     assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
     server.kill9().await;
     rig.db.wait_until("select count(*) = 0 and $1 <> '' from longhaul.present_keys()", "any").await;

@@ -4,6 +4,7 @@ use longhaul::engine::sweeper::{Sweeper, Swept};
 use longhaul::rpc::proto::{ApprovalStep, EventKind, JobSettings, JobStatus};
 use longhaul::store::sweep::Judging;
 use longhaul::store::{Store, StoreSettings};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::{
@@ -169,7 +170,7 @@ async fn a_second_round_of_the_sweeper_finds_nothing() {
     let store = Store::connect(&settings).await.unwrap();
     store.ping().await.unwrap();
     rig.db.wait_for_old_sessions().await;
-    let sweeper = Sweeper::new(store, Duration::from_mins(1));
+    let sweeper = Sweeper::new(store, Duration::from_mins(1), Arc::default());
     let first = sweeper.run_once(Judging::Everybody).await;
     // Whether its lock was seen to go missing depends on how fast its connection ended.
     let expected = Swept {
@@ -179,6 +180,8 @@ async fn a_second_round_of_the_sweeper_finds_nothing() {
         lost_calls: 1,
         due: 1,
         overdue: 1,
+        reminded: 0,
+        undelivered: 0,
         failures: 0,
     };
     assert_eq!(first, expected);

@@ -140,7 +140,7 @@ impl Bare {
 
     /// A sweep, and the life of a job from its submit until it is given back.
     pub async fn round(&self, times: &mut Times) -> Result<()> {
-        let sweeper = Sweeper::new(self.store.clone(), Duration::from_secs(1));
+        let sweeper = Sweeper::new(self.store.clone(), Duration::from_secs(1), Arc::default());
         let begun_at = Instant::now();
         let swept = Box::pin(sweeper.run_once(Judging::Everybody)).await;
         times.sweep.push(since(begun_at));

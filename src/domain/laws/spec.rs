@@ -10,6 +10,14 @@ use crate::domain::spec::{
 };
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
 
+/// Whom an approval escalates to.
+pub(super) const ESCALATED: &str = "+15550108";
+
+/// When people are reminded, and when more are asked, before it is known how much time there is.
+fn coming() -> impl Strategy<Value = (Vec<i64>, Option<i64>)> {
+    (proptest::collection::vec(0_i64..300, 0..3), proptest::option::of(0_i64..300))
+}
+
 fn works() -> impl Strategy<Value = Work> {
     let policies = [TimeoutPolicy::Fail, TimeoutPolicy::Approve, TimeoutPolicy::Reject];
     let policy = proptest::sample::select(policies.to_vec());
@@ -19,8 +27,17 @@ fn works() -> impl Strategy<Value = Work> {
             context: ContextMode::None, timeout_seconds: 1, idle_timeout_seconds: 1,
             options: RunOptions::default(),
         })),
-        2 => (1_i32..3, 1_i64..300, policy, any::<bool>(), 0_i32..3).prop_map(|(quorum, timeout_seconds, on_timeout, allow_edit, max_revisions)| {
-            let options = ApprovalOptions { allow_edit, max_revisions, revise_step: 0 };
+        2 => (1_i32..3, 2_i64..300, policy, any::<bool>(), 0_i32..3, coming()).prop_map(|(quorum, timeout_seconds, on_timeout, allow_edit, max_revisions, (reminders, escalation))| {
+            let within = |seconds: i64| 1 + seconds % (timeout_seconds - 1);
+            let mut remind_before_seconds: Vec<i64> = reminders.into_iter().map(within).collect();
+            remind_before_seconds.sort_unstable_by(|one, other| other.cmp(one));
+            remind_before_seconds.dedup();
+            let escalate_after_seconds = escalation.map(within);
+            let escalate_to = escalation.iter().map(|_| ESCALATED.to_owned()).collect();
+            let options = ApprovalOptions {
+                allow_edit, max_revisions, revise_step: 0,
+                remind_before_seconds, escalate_after_seconds, escalate_to,
+            };
             let approvers = vec!["+15550100".to_owned(), "+15550101".to_owned()];
             Work::Approval(ApprovalSpec { note: String::new(), approvers, quorum, timeout_seconds, on_timeout, options })
         }),

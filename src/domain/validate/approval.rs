@@ -1,11 +1,14 @@
 //! Approval steps: who is asked, how long they have, and what they may do besides saying yes or no.
 
 use super::{DAY_SECONDS, Faults, Known, TEXT_BYTES_MAX, check_people, people_or_default};
+use crate::domain::book::Book;
 use crate::domain::spec::{ApprovalOptions, ApprovalSpec};
 use crate::domain::submission::{ApprovalStep, Step, TimeoutPolicy};
 
 /// The most often that approvers may have something done again.
 const REVISIONS_MAX: i32 = 20;
+/// The most reminders of one approval.
+const REMINDERS_MAX: usize = 10;
 
 pub(super) fn freeze_approval(
     at: usize,
@@ -28,17 +31,77 @@ pub(super) fn freeze_approval(
         (1, longest),
         DAY_SECONDS,
     );
+    let (escalate_after_seconds, escalate_to) =
+        freeze_escalation(&field, step, (timeout, &approvers), book, faults);
+    let options = ApprovalOptions {
+        remind_before_seconds: freeze_reminders(&field, step, timeout, faults),
+        escalate_after_seconds,
+        escalate_to,
+        ..freeze_revisions(at, &field, step, known, faults)
+    };
     ApprovalSpec {
         note: step.note.clone(),
         approvers,
         quorum,
         timeout_seconds: timeout.into(),
         on_timeout: step.on_timeout.unwrap_or(TimeoutPolicy::Fail),
-        options: freeze_options(at, &field, step, known, faults),
+        options,
     }
 }
 
-fn freeze_options(
+/// With how much time left people are reminded, the first reminder first.
+fn freeze_reminders(
+    field: &impl Fn(&str) -> String,
+    step: &ApprovalStep,
+    timeout: i32,
+    faults: &mut Faults,
+) -> Vec<i64> {
+    let given = &step.remind_before_seconds;
+    let field = field("remind_before_seconds");
+    if given.len() > REMINDERS_MAX {
+        faults.add(&field, format!("must have at most {REMINDERS_MAX} entries"));
+    }
+    for (at, before) in given.iter().enumerate() {
+        faults.check_range(&format!("{field}[{at}]"), Some(*before), (1, timeout - 1), 0);
+        if given[..at].contains(before) {
+            faults.add(format!("{field}[{at}]"), "must not repeat a time");
+        }
+    }
+    let mut reminders: Vec<i64> = given.iter().copied().map(i64::from).collect();
+    reminders.sort_unstable_by(|one, other| other.cmp(one));
+    reminders
+}
+
+/// After how long who else is asked.
+fn freeze_escalation(
+    field: &impl Fn(&str) -> String,
+    step: &ApprovalStep,
+    (timeout, approvers): (i32, &[String]),
+    book: &Book,
+    faults: &mut Faults,
+) -> (Option<i64>, Vec<String>) {
+    let (after, to) = (step.escalate_after_seconds, &step.escalate_to);
+    check_people(&field("escalate_to"), to, book, faults);
+    let escalate_to = people_or_default(to, &[], book);
+    if after.is_some() && escalate_to.is_empty() {
+        faults.add(field("escalate_to"), "must name who is asked after escalate_after_seconds");
+    }
+    if after.is_none() && !escalate_to.is_empty() {
+        faults.add(field("escalate_after_seconds"), "must say when those of escalate_to are asked");
+    }
+    if after.is_some() {
+        faults.check_range(&field("escalate_after_seconds"), after, (1, timeout - 1), 0);
+    }
+    for (at, person) in escalate_to.iter().enumerate() {
+        if approvers.contains(person) {
+            faults.add(format!("{}[{at}]", field("escalate_to")), "is an approver already");
+        }
+    }
+    (after.map(i64::from), escalate_to)
+}
+
+/// What approvers may do besides saying yes or no.
+fn freeze_revisions(
     at: usize,
     field: &impl Fn(&str) -> String,
     step: &ApprovalStep,
@@ -70,5 +133,10 @@ fn freeze_options(
         None => shown.filter(|_| max_revisions > 0),
     };
     let revise_step = revise_step.map_or(0, number);
-    ApprovalOptions { allow_edit: step.allow_edit, max_revisions, revise_step }
+    ApprovalOptions {
+        allow_edit: step.allow_edit,
+        max_revisions,
+        revise_step,
+        ..ApprovalOptions::default()
+    }
 }

@@ -11,6 +11,8 @@ use crate::domain::job::Reason;
 pub(super) const WORDS: Words = Words {
     tag: "en",
     asked: "Your decision is needed",
+    reminded: "Reminder: your decision is still needed",
+    escalated: "Your decision is needed: others have not decided",
     completed: "Your job is done",
     failed: "Your job failed",
     cancelled: "Your job was cancelled",

@@ -12,6 +12,8 @@ use crate::domain::language::day_in_portuguese;
 pub(super) const WORDS: Words = Words {
     tag: "pt-BR",
     asked: "Precisamos da sua decisão",
+    reminded: "Lembrete: ainda precisamos da sua decisão",
+    escalated: "Precisamos da sua decisão: outras pessoas ainda não decidiram",
     completed: "Sua tarefa foi concluída",
     failed: "Sua tarefa falhou",
     cancelled: "Sua tarefa foi cancelada",

@@ -11,6 +11,8 @@ use crate::domain::job::Reason;
 pub(super) const WORDS: Words = Words {
     tag: "zh",
     asked: "请您审批",
+    reminded: "提醒：仍在等您审批",
+    escalated: "请您审批：其他人尚未决定",
     completed: "任务已完成",
     failed: "任务失败",
     cancelled: "任务已取消",

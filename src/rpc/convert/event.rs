@@ -6,7 +6,7 @@
 use super::job::{citation, cost, decision, failure, usage};
 use super::{timestamp, word};
 use crate::domain::approval::mask;
-use crate::domain::event::{Asked, Detail, Event};
+use crate::domain::event::{Asked, Detail, Event, Undelivered};
 use crate::domain::spec::Spec;
 use crate::rpc::proto::{self, event::Detail as Shown};
 use crate::store::event::{FinishedStep, StoredEvent};
@@ -41,6 +41,7 @@ pub fn event(stored: &StoredEvent, outline: &Outline) -> proto::Event {
         }
         (None, Some(Detail::Decision(vote))) => Some(Shown::Decision(decision(vote))),
         (None, Some(Detail::Failure(error))) => Some(Shown::Failure(failure(error))),
+        (None, Some(Detail::Notice(lost))) => Some(Shown::Notice(undelivered(event, lost))),
         (None, None) => None,
     };
     proto::Event {
@@ -94,6 +95,17 @@ fn approval_requested(event: &Event, asked: &Asked) -> proto::Approval {
         decisions: Vec::new(),
         asked_at: Some(timestamp(event.occurred_at)),
         deadline_at: Some(timestamp(asked.deadline_at)),
+        links: Vec::new(),
+    }
+}
+
+fn undelivered(event: &Event, lost: &Undelivered) -> proto::Notice {
+    proto::Notice {
+        recipient: mask(&lost.recipient),
+        kind: proto::NoticeKind::from(lost.kind).into(),
+        delivery: proto::Delivery::Failed.into(),
+        error: lost.error.clone(),
+        updated_at: Some(timestamp(event.occurred_at)),
     }
 }
 

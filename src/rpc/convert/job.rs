@@ -98,6 +98,7 @@ fn pending(view: &JobView, approval: &PendingApproval) -> proto::Approval {
         decisions: approval.decisions.iter().map(decision).collect(),
         asked_at: Some(timestamp(approval.asked_at)),
         deadline_at: view.state.deadline_at.map(timestamp),
+        links: Vec::new(),
     }
 }
 

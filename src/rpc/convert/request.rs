@@ -236,7 +236,7 @@ mod tests {
             job_id: job_id(),
             step: -1,
             wait_seconds: 61,
-            include_spec: false,
+            ..proto::GetJobRequest::default()
         };
         assert_eq!(fields(look(&get)), ["step", "wait_seconds"]);
         let after = proto::WatchJobRequest {

@@ -74,15 +74,23 @@ fn web_search(search: &WebSearchSpec) -> proto::WebSearch {
 }
 
 fn approval_step(approval: &ApprovalSpec) -> proto::ApprovalStep {
+    let options = &approval.options;
     proto::ApprovalStep {
         note: approval.note.clone(),
         approvers: approval.approvers.clone(),
         quorum: approval.quorum,
         timeout_seconds: int32(approval.timeout_seconds),
         on_timeout: proto::TimeoutPolicy::from(approval.on_timeout).into(),
-        allow_edit: approval.options.allow_edit,
-        max_revisions: approval.options.max_revisions,
-        revise_step: approval.options.revise_step,
+        remind_before_seconds: options
+            .remind_before_seconds
+            .iter()
+            .map(|one| int32(*one))
+            .collect(),
+        escalate_after_seconds: int32(options.escalate_after_seconds.unwrap_or(0)),
+        escalate_to: options.escalate_to.clone(),
+        allow_edit: options.allow_edit,
+        max_revisions: options.max_revisions,
+        revise_step: options.revise_step,
     }
 }
 

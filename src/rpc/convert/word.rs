@@ -53,7 +53,7 @@ meanings! {
     approval::Verdict = Verdict { Approve, Reject, RequestChanges }
     approval::Door = Door { Link, Grpc, Webhook, Timeout }
     event::NoticeKind = NoticeKind {
-        ApprovalRequested, Completed, Failed, Cancelled, OutOfBudget, DailyBudget,
+        ApprovalRequested, ApprovalReminder, ApprovalEscalated, Completed, Failed, Cancelled, OutOfBudget, DailyBudget,
     }
     event::Delivery = Delivery {
         Pending, Sending, Sent, Failed, Superseded, Unconfirmed, Delivered, Read,
@@ -62,7 +62,7 @@ meanings! {
         JobSubmitted, StepStarted, StepFinished, StepWaiting, StepDelayed, AttemptLost,
         AttemptReleased, ApprovalRequested, ApprovalDecided, ApprovalExpired, PauseRequested,
         JobPaused, JobResumed, JobRetried, JobCompleted, JobFailed, JobCancelled,
-        StepBatched,
+        StepBatched, ApprovalReminded, ApprovalEscalated, NoticeFailed,
     }
     usage::Grouping = UsageGrouping { Day, Model, Label, Job, None }
 }

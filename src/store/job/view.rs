@@ -51,9 +51,9 @@ impl JobView {
             asked_at: state.updated_at,
             decisions: Vec::new(),
         });
-        let notices = born.notices.iter().map(|(_, kind, recipient)| NoticeView {
-            recipient: recipient.clone(),
-            kind: *kind,
+        let notices = born.notices.iter().map(|told| NoticeView {
+            recipient: told.recipient.clone(),
+            kind: told.kind,
             delivery: Delivery::Pending,
             error: None,
             updated_at: state.updated_at,

@@ -252,17 +252,16 @@ macro_rules! statement {
                 ),
                 linked as (
                   insert into longhaul.approval_link (shard, job_id, token_hash, approval_id, approver, verdict, created_at)
-                  select t.shard, t.job_id, l.token_hash, (t.asked -> 1 ->> 'approval_id')::uuid, l.approver, l.verdict, t.updated_at
-                  from told_people t cross join lateral jsonb_to_recordset(t.links) as l(token_hash bytea, approver text, verdict text)
+                  select t.shard, t.job_id, l.token_hash, l.approval_id, l.approver, l.verdict, t.updated_at
+                  from told_people t cross join lateral jsonb_to_recordset(t.links) as l(
+                    approval_id uuid, token_hash bytea, approver text, verdict text)
                 ),
                 announced as (
                   insert into longhaul.outbox (shard, job_id, notice_id, sequence, kind, recipient, approval_id,
                     tokens, due_at, created_at, updated_at)
-                  select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient,
-                    case when n.kind = 'approval_requested' then (t.asked -> 1 ->> 'approval_id')::uuid end,
-                    n.tokens, t.updated_at, t.updated_at, t.updated_at
+                  select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient, n.approval_id, n.tokens, t.updated_at, t.updated_at, t.updated_at
                   from told_people t cross join lateral jsonb_to_recordset(t.outbox) as n(
-                    notice_id uuid, sequence integer, kind text, recipient text, tokens jsonb)
+                    notice_id uuid, sequence integer, kind text, recipient text, approval_id uuid, tokens jsonb)
                 )"#
         ] $arguments $($part)*)
     };

@@ -149,7 +149,9 @@ struct Button {
 impl Ask {
     fn new(link: &LinkedApproval, say: &'static Language) -> Self {
         let (note, options) = match link.spec.find_step(link.step).map(|step| &step.work) {
-            Some(Work::Approval(approval)) => (plain(approval.note.trim()), approval.options),
+            Some(Work::Approval(approval)) => {
+                (plain(approval.note.trim()), approval.options.clone())
+            }
             Some(Work::Run(_) | Work::Wait(_)) | None => Default::default(),
         };
         let approve = |rank| Button { value: "approve", text: say.approve, rank };

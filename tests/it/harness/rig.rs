@@ -112,6 +112,11 @@ impl Rig {
         Node { client, stop, running: tokio::spawn(server.run()) }
     }
 
+    /// The rig's server begins again after it was stopped.
+    pub async fn start_server_again(&mut self) {
+        self.server = Some(self.serve().await);
+    }
+
     /// Stops the rig's server gracefully; it must say that this went well.
     pub async fn stop_server(&mut self) {
         self.server.take().expect("this rig has a server").stop().await;

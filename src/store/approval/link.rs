@@ -1,0 +1,54 @@
+//! Fresh links for the approvers of a pending approval, for programs that reach people in their own way.
+
+use sqlx::types::Json;
+
+use super::super::write::Link;
+use super::super::{Store, StoreError, bounded};
+use crate::domain::approval::{Token, Verdict};
+use crate::domain::id::{ApprovalId, JobKey};
+
+impl Store {
+    /// One link for everybody who has been asked, with its token in plain text, which nobody can read again.
+    ///
+    /// No lock is taken: where the approval is decided meanwhile, the links open the page that says so.
+    pub async fn mint_links(
+        &self,
+        key: &JobKey,
+        approval_id: ApprovalId,
+    ) -> Result<Vec<(String, Token)>, StoreError> {
+        bounded(async {
+            let mut connection = self.pool.acquire().await?;
+            let approvers = sqlx::query_scalar!(
+                "-- find_asked
+                select distinct approver from longhaul.approval_link
+                where shard = $1 and job_id = $2 and approval_id = $3 order by approver",
+                key.shard(),
+                key.job_id(),
+                approval_id.0,
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            let (mut minted, mut links) = (Vec::new(), Vec::new());
+            for approver in approvers {
+                let mut rng = rand::rng();
+                let (token, link) =
+                    Link::mint(key, approval_id, &approver, Verdict::Approve, &mut rng);
+                minted.push((approver, token));
+                links.push(link);
+            }
+            sqlx::query!(
+                "-- keep_links
+                insert into longhaul.approval_link (shard, job_id, token_hash, approval_id, approver, verdict, created_at)
+                select $1, $2, l.token_hash, l.approval_id, l.approver, l.verdict, longhaul.now()
+                from jsonb_to_recordset($3) as l(approval_id uuid, token_hash bytea, approver text, verdict text)",
+                key.shard(),
+                key.job_id(),
+                Json(links) as _,
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok::<_, StoreError>(minted)
+        })
+        .await
+    }
+}
