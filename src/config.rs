@@ -100,7 +100,7 @@ impl Config {
     pub fn know_http_addr(&mut self, http_addr: SocketAddr) {
         let own = format!("http://{}", self.http_addr);
         let urls =
-            [&mut self.notify.public_url, &mut self.web.public_url, &mut self.rpc.public_url];
+            [&mut self.notify.public_url, &mut self.web.public_url, &mut self.engine.public_url];
         for public_url in urls {
             if *public_url == own {
                 *public_url = format!("http://{http_addr}");
@@ -160,7 +160,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
         let webhook = self.whatsapp_webhook();
         let (book, time_zone) = (self.book(), self.time_zone("LONGHAUL_TIME_ZONE"));
-        let engine = self.engine(whatsapp.is_some(), webhook.is_some(), &book);
+        let mut engine = self.engine(whatsapp.is_some(), webhook.is_some(), &book);
+        engine.public_url.clone_from(&public_url);
         Config {
             grpc_addr: listen.grpc_addr,
             http_addr: listen.http_addr,
@@ -176,7 +177,6 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             },
             engine,
             rpc: RpcSettings {
-                public_url: public_url.clone(),
                 request_timeout: Duration::from_secs(30),
                 requests_max,
                 message_bytes_max: 4 << 20,
@@ -253,6 +253,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         };
         EngineSettings {
             defaults,
+            public_url: String::new(),
             can_notify,
             hears_deliveries: can_notify && has_webhook,
             daily_budget_usd: self.budget("LONGHAUL_DAILY_BUDGET_USD"),

@@ -14,7 +14,7 @@ use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_budget, check_edi
 use crate::store::StoreError;
 use crate::store::approval::Vote;
 use crate::store::control::Request;
-use crate::store::job::JobView;
+use crate::store::job::{ApprovalLink, JobView};
 use crate::store::transition::Acted;
 
 /// What is asked of a job.
@@ -131,6 +131,18 @@ impl Engine {
                 () = tokio::time::sleep_until(until) => {}
             }
         }
+    }
+
+    /// Gives the pending approval, if there is one, a fresh link for each of its approvers.
+    pub async fn add_links(&self, key: &JobKey, view: &mut JobView) -> Result<(), EngineError> {
+        let Some(approval) = &mut view.approval else { return Ok(()) };
+        let minted = self.store.mint_links(key, approval.approval_id).await?;
+        let links = minted.into_iter().map(|(approver, token)| ApprovalLink {
+            approver,
+            url: format!("{}/approvals/{}", self.settings.public_url, token.reveal()),
+        });
+        approval.links = links.collect();
+        Ok(())
     }
 }
 

@@ -49,6 +49,8 @@ use crate::store::{Store, StoreError};
 pub struct EngineSettings {
     /// What a submission that says nothing gets.
     pub defaults: Defaults,
+    /// The address of the sidecar as people see it, for links.
+    pub public_url: String,
     /// Whether notices can be sent at all; without, a submit that needs them is warned.
     pub can_notify: bool,
     /// Whether it is heard what became of what was sent; without, a submit that needs that is warned.

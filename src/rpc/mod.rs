@@ -55,8 +55,6 @@ pub struct RpcSettings {
     pub requests_max: usize,
     /// The largest request, in bytes.
     pub message_bytes_max: usize,
-    /// The address of the sidecar as people see it, for links.
-    pub public_url: String,
 }
 
 impl Default for RpcSettings {
@@ -65,7 +63,6 @@ impl Default for RpcSettings {
             request_timeout: Duration::from_secs(30),
             requests_max: 4096,
             message_bytes_max: 4 << 20,
-            public_url: "http://localhost:8080".to_owned(),
         }
     }
 }

@@ -15,13 +15,11 @@ use tracing::Span;
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
-use crate::domain::approval::Token;
 use crate::domain::id::JobKey;
 use crate::domain::submission::Submission;
 use crate::engine::submit::Submitted;
 use crate::engine::{Caller, Engine, EngineError};
 use crate::store::StoreError;
-use crate::store::job::JobView;
 use crate::store::list::Cursor;
 use crate::telemetry;
 
@@ -33,7 +31,6 @@ pub struct JobService {
     engine: Engine,
     request_timeout: Duration,
     watches: Arc<Semaphore>,
-    public_url: String,
     stop: CancellationToken,
 }
 
@@ -45,25 +42,8 @@ impl JobService {
             engine,
             request_timeout: settings.request_timeout,
             watches: Arc::new(Semaphore::new(watches)),
-            public_url: settings.public_url.clone(),
             stop,
         }
-    }
-
-    /// Fresh links to the pending approval, one for each approver.
-    async fn links(
-        &self,
-        key: &JobKey,
-        view: &JobView,
-    ) -> Result<Vec<proto::ApprovalLink>, Status> {
-        let Some(approval) = &view.approval else { return Ok(Vec::new()) };
-        let minted = self.engine.store().mint_links(key, approval.approval_id).await;
-        let minted = minted.map_err(|error| status::failed(error.into(), key))?;
-        let link = |(approver, token): (String, Token)| {
-            let url = format!("{}/approvals/{}", self.public_url, token.reveal());
-            proto::ApprovalLink { approver, url }
-        };
-        Ok(minted.into_iter().map(link).collect())
     }
 
     async fn shown(&self, key: &JobKey) -> Result<proto::Job, Status> {
@@ -113,14 +93,15 @@ impl job_service_server::JobService for JobService {
             () = self.stop.cancelled(), if !wait.is_zero() => return Err(status::stopping()),
         };
         let Ok(view) = view else { return Err(status::timed_out()) };
-        let view = view.map_err(|error| status::failed(error, &key))?;
+        let mut view = view.map_err(|error| status::failed(error, &key))?;
+        if request.include_links {
+            let linked = self.engine.add_links(&key, &mut view).await;
+            linked.map_err(|error| status::failed(error, &key))?;
+        }
         // A specification is always whole; the outputs get what it leaves.
         let spec = request.include_spec.then(|| convert::job_spec(&view.spec));
         let left = spec.as_ref().map_or(0, prost::Message::encoded_len);
-        let mut job = convert::job::job(&view, REPLY_BYTES_MAX.saturating_sub(left));
-        if let Some(approval) = job.approval.as_mut().filter(|_| request.include_links) {
-            approval.links = self.links(&key, &view).await?;
-        }
+        let job = convert::job::job(&view, REPLY_BYTES_MAX.saturating_sub(left));
         Ok(Response::new(proto::GetJobResponse { job: Some(job), spec }))
     }
 

@@ -3,6 +3,7 @@
 mod view;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -100,6 +101,24 @@ pub struct PendingApproval {
     pub asked_at: DateTime<Utc>,
     /// The votes so far.
     pub decisions: Vec<Decision>,
+    /// Links to its page, where they were asked for.
+    #[serde(skip)]
+    pub links: Vec<ApprovalLink>,
+}
+
+/// A link with which one approver decides.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApprovalLink {
+    /// Whose it is, as the job names them.
+    pub approver: String,
+    /// The page.
+    pub url: String,
+}
+
+impl fmt::Debug for ApprovalLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApprovalLink(…)")
+    }
 }
 
 /// What somebody was told.

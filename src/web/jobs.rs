@@ -43,6 +43,7 @@ pub(super) struct ControlBody {
     #[serde(deserialize_with = "read::dollars")]
     budget_usd: Option<Usd>,
     edited_output: Option<String>,
+    include_links: Option<bool>,
 }
 
 /// Stores a job.
@@ -83,12 +84,16 @@ pub(super) async fn control(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Fault> {
     let body = body.map_err(|rejection| Fault::unread(&rejection))?;
-    let sent = body::read(&headers, &body, &["now", "from_step"])?;
+    let sent = body::read(&headers, &body, &["now", "from_step", "include_links"])?;
     let mut request: ControlBody = read::fit("", sent)?;
     let request_id = request.request_id.take();
+    let include_links = request.include_links == Some(true);
     let (key, command) = request.into_command()?;
     let changed = engine.control(&key, command, Caller::Webhook, request_id).await?;
-    let view = engine.job(&key, None, Duration::ZERO).await?;
+    let mut view = engine.job(&key, None, Duration::ZERO).await?;
+    if include_links {
+        engine.add_links(&key, &mut view).await?;
+    }
     let message = explain(&view.state);
     let reply = json::Reply { created: false, changed, message, warnings: &[] };
     Ok(reply.with_job(&view))
@@ -103,7 +108,7 @@ const ACTIONS: [(&str, &[&str]); 8] = [
     ("approve", &["comment", "approval_id", "on_behalf_of", "edited_output"]),
     ("reject", &["comment", "approval_id", "on_behalf_of"]),
     ("request_changes", &["comment", "approval_id", "on_behalf_of"]),
-    ("status", &[]),
+    ("status", &["include_links"]),
 ];
 
 impl ControlBody {
@@ -167,6 +172,7 @@ impl ControlBody {
             ("now", self.now == Some(true)),
             ("from_step", self.from_step.is_some_and(|step| step != 0)),
             ("budget_usd", self.budget_usd.is_some()),
+            ("include_links", self.include_links == Some(true)),
         ]
         .into_iter()
         .filter_map(|(field, is_given)| is_given.then_some(field))

@@ -210,6 +210,14 @@ struct Approval<'a> {
     decisions: Vec<Vote<'a>>,
     asked_at: Time,
     deadline_at: Option<Time>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    links: Vec<Link<'a>>,
+}
+
+#[derive(Serialize)]
+struct Link<'a> {
+    approver: &'a str,
+    url: &'a str,
 }
 
 impl<'a> Approval<'a> {
@@ -222,6 +230,11 @@ impl<'a> Approval<'a> {
             decisions: votes(&approval.decisions),
             asked_at: Time(approval.asked_at),
             deadline_at: view.state.deadline_at.map(Time),
+            links: approval
+                .links
+                .iter()
+                .map(|one| Link { approver: &one.approver, url: &one.url })
+                .collect(),
         }
     }
 }

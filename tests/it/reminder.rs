@@ -79,6 +79,7 @@ async fn an_approval_that_nobody_answers_reminds_escalates_and_expires_each_in_i
     rig.stop_server().await;
     rig.db.shift_clock(600).await;
     rig.start_server_again().await;
+    rig.event("nobody", EventKind::JobFailed).await;
     let failed = rig.settled_as("nobody", JobStatus::Failed).await;
     assert_eq!(failed.reason, "APPROVAL_EXPIRED");
     let end = newest(&rig, PERSON, 3).await;
@@ -203,6 +204,12 @@ async fn a_program_gets_links_that_decide_in_the_name_of_each_approver() {
     let links = reply.job.unwrap().approval.unwrap().links;
     let approvers: Vec<&str> = links.iter().map(|link| link.approver.as_str()).collect();
     assert_eq!(approvers, [PERSON, OTHER]);
+    let status = json!({"job_id": "linked", "action": "status", "include_links": true});
+    let (_, answer) = rig.post("/webhook/durable-job-control", &status).await;
+    let webhook_link = &answer["job"]["approval"]["links"][1];
+    assert_eq!(webhook_link["approver"], OTHER);
+    let page = rig.http.get(webhook_link["url"].as_str().unwrap()).send().await.unwrap();
+    assert!(page.text().await.unwrap().contains("…0101"));
     for link in &links {
         assert_eq!(approve_by(&rig, "linked", &link.url).await, 303, "{}", link.approver);
     }

@@ -13,7 +13,7 @@ use crate::domain::job::{Citation, Failure};
 use crate::domain::money::{Usage, Usd};
 use crate::domain::spec::StepSpec;
 use crate::rpc::proto::{self, StepStatus};
-use crate::store::job::{JobView, NoticeView, PendingApproval, Spent};
+use crate::store::job::{ApprovalLink, JobView, NoticeView, PendingApproval, Spent};
 
 /// The job as it is now, in at most so many bytes as far as cutting outputs and comments can do that.
 pub fn job(view: &JobView, bytes_max: usize) -> proto::Job {
@@ -98,8 +98,12 @@ fn pending(view: &JobView, approval: &PendingApproval) -> proto::Approval {
         decisions: approval.decisions.iter().map(decision).collect(),
         asked_at: Some(timestamp(approval.asked_at)),
         deadline_at: view.state.deadline_at.map(timestamp),
-        links: Vec::new(),
+        links: approval.links.iter().map(link).collect(),
     }
+}
+
+fn link(link: &ApprovalLink) -> proto::ApprovalLink {
+    proto::ApprovalLink { approver: link.approver.clone(), url: link.url.clone() }
 }
 
 fn notice(notice: &NoticeView) -> proto::Notice {

@@ -50,6 +50,7 @@ impl JobView {
             quorum: asked.quorum,
             asked_at: state.updated_at,
             decisions: Vec::new(),
+            links: Vec::new(),
         });
         let notices = born.notices.iter().map(|told| NoticeView {
             recipient: told.recipient.clone(),

@@ -120,6 +120,7 @@ fn nobodys_number_leaves_unmasked() {
         quorum: 2,
         asked_at: NOW,
         decisions: vec![vote()],
+        links: Vec::new(),
     });
     view.decisions.insert(1, vec![vote()]);
     view.notices.push(NoticeView {
