@@ -51,6 +51,8 @@ pub mod price;
 
 pub mod batch;
 
+pub mod recipient;
+
 pub mod outbox;
 
 pub mod receipt;

@@ -1,0 +1,38 @@
+-- The people who are written to: one row each, which is taken before anything is sent to them.
+
+create table longhaul.recipient (
+  recipient       text        primary key,
+  next_at         timestamptz not null,
+  last_inbound_at timestamptz,
+  closed_at       timestamptz,
+  user_id         text,
+  created_at      timestamptz not null,
+  updated_at      timestamptz not null
+);
+comment on table longhaul.recipient is
+  'One row per person, made when the first notice to them is taken or when they first write.';
+comment on column longhaul.recipient.recipient is
+  'The person as notices name them: a name of the address book, or a number.';
+comment on column longhaul.recipient.next_at is
+  'Nothing is sent to them before: messages to one person keep a distance.';
+comment on column longhaul.recipient.last_inbound_at is
+  'When they last wrote, which lets us write freely for a day. Null: they never did, as far as is known.';
+comment on column longhaul.recipient.closed_at is
+  'When the channel last said that we may not write freely; it counts until they write again.';
+comment on column longhaul.recipient.user_id is 'The channel''s id of the person, which can be told without a number.';
+comment on column longhaul.recipient.created_at is 'When the row was made.';
+comment on column longhaul.recipient.updated_at is 'When it last changed.';
+
+-- beside the release before: it leaves the columns null, which is right for what it sends.
+alter table longhaul.outbox add column needs text;
+-- beside the release before: the same.
+alter table longhaul.outbox add column failed_try integer;
+comment on column longhaul.outbox.needs is
+  'What the next try must be sent as, since what went before it was refused. Null: whatever suits the person.';
+comment on column longhaul.outbox.failed_try is
+  'The try of which the channel said, after it had taken it, that it could not be delivered. Null: it said that of none.';
+-- beside the release before: it does not write the column.
+alter table longhaul.outbox add constraint outbox_needs_check
+  check (needs in ('template', 'backup')) not valid;
+-- Whoever writes without showing a number is known by this.
+create index recipient_user_id on longhaul.recipient (user_id) where user_id is not null;
