@@ -11,17 +11,23 @@ mod page;
 
 mod source;
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use chrono_tz::Tz;
 use serde::Deserialize;
 
+use self::page::Reader;
 use super::fault::Fault;
-use super::language::{self, Language};
+use super::language;
 use crate::domain::approval::{Door, Token, Verdict};
+use crate::domain::book::Book;
 use crate::domain::state::Refusal;
 use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_edited};
 use crate::domain::word::Word as _;
@@ -34,6 +40,14 @@ pub(super) const FORM_BYTES_MAX: usize = (3 << 20) + (32 << 10);
 
 /// The token in a path, if the path is text at all.
 type TokenPath = Result<Path<String>, PathRejection>;
+
+/// What is known of the people who open links.
+#[derive(Clone)]
+pub(super) struct People {
+    pub(super) book: Arc<Book>,
+    /// Where they are of whom the book does not say it.
+    pub(super) time_zone: Tz,
+}
 
 /// What the page sends.
 #[derive(Deserialize)]
@@ -49,11 +63,12 @@ struct Form {
 /// Shows the request, or what became of it.
 pub(super) async fn show(
     State(engine): State<Engine>,
+    Extension(people): Extension<People>,
     path: TokenPath,
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
     let link = open(&engine, &token(path)?).await?;
-    page::show(&link, choose_language(&link, &headers))
+    page::show(&link, people.reader(&link, &headers))
 }
 
 /// Answers a link that somebody added to.
@@ -64,6 +79,7 @@ pub(super) async fn mangled() -> Fault {
 /// Takes the decision of the link's approver.
 pub(super) async fn decide(
     State(engine): State<Engine>,
+    Extension(people): Extension<People>,
     path: TokenPath,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -83,7 +99,7 @@ pub(super) async fn decide(
             | Refusal::Conflict { .. },
         )) => {
             let link = open(&engine, &token).await?;
-            page::refuse(&link, choose_language(&link, &headers))
+            page::refuse(&link, people.reader(&link, &headers))
         }
         Err(error) => Err(error.into()),
     }
@@ -182,8 +198,17 @@ fn lead_back(token: &Token) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, address)]).into_response()
 }
 
-fn choose_language(link: &LinkedApproval, headers: &HeaderMap) -> &'static Language {
-    language::choose(link.spec.language.as_deref(), find_accepted(headers))
+impl People {
+    /// What is known of whoever opens a link.
+    fn reader(&self, link: &LinkedApproval, headers: &HeaderMap) -> Reader {
+        let person = self.book.find(&link.approver).map(|(_, person)| person);
+        let of_person = person.and_then(|person| person.language.as_deref());
+        let known = of_person.into_iter().chain(link.spec.language.as_deref());
+        Reader {
+            say: language::choose(known, find_accepted(headers)),
+            time_zone: person.and_then(|person| person.time_zone).unwrap_or(self.time_zone),
+        }
+    }
 }
 
 fn find_accepted(headers: &HeaderMap) -> Option<&str> {

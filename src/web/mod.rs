@@ -37,6 +37,7 @@ use tokio::net::TcpListener;
 use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
+use self::approval::People;
 use self::fault::Fault;
 use self::guard::Limits;
 use self::origin::{Origin, Ours};
@@ -125,6 +126,10 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
         // A mangled link is a person's, who gets a page too.
         .route("/approvals/{token}/{*more}", any(approval::mangled))
         .layer(DefaultBodyLimit::max(approval::FORM_BYTES_MAX))
+        .layer(Extension(People {
+            book: Arc::clone(&settings.book),
+            time_zone: settings.time_zone,
+        }))
         .layer(refuse_others)
         .layer(from_fn_with_state(shared, guard::limit));
     // A busy server is healthy: nothing that sheds load stands before this one.

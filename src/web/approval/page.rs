@@ -7,12 +7,15 @@ use askama::Template;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
 use sha2::{Digest as _, Sha256};
 
 use super::draft::{self, Draft, plain};
 use super::source::{self, Source};
 use crate::domain::approval::{ApprovalStatus, Door, Verdict, mask};
 use crate::domain::event::Decision;
+use crate::domain::language::local;
 use crate::domain::spec::Work;
 use crate::store::approval::LinkedApproval;
 use crate::web::fault::Fault;
@@ -32,19 +35,32 @@ pub(super) fn content_security_policy() -> String {
     )
 }
 
+/// Who reads a page: in which language, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Reader {
+    pub(super) say: &'static Language,
+    pub(super) time_zone: Tz,
+}
+
+impl Reader {
+    fn moment(self, at: DateTime<Utc>) -> String {
+        local(at, self.time_zone, self.say.tag)
+    }
+}
+
 /// The request while it is open, and its outcome afterwards.
-pub(super) fn show(link: &LinkedApproval, say: &'static Language) -> Result<Response, Fault> {
+pub(super) fn show(link: &LinkedApproval, reader: Reader) -> Result<Response, Fault> {
     let standing = standing(link);
     if matches!(standing, Standing::Open) {
-        answer(StatusCode::OK, &Ask::new(link, say))
+        answer(StatusCode::OK, &Ask::new(link, reader))
     } else {
-        answer(StatusCode::OK, &Outcome::new(link, say, standing, false))
+        answer(StatusCode::OK, &Outcome::new(link, reader, standing, false))
     }
 }
 
 /// The outcome, to somebody whose decision contradicts it.
-pub(super) fn refuse(link: &LinkedApproval, say: &'static Language) -> Result<Response, Fault> {
-    answer(StatusCode::CONFLICT, &Outcome::new(link, say, standing(link), true))
+pub(super) fn refuse(link: &LinkedApproval, reader: Reader) -> Result<Response, Fault> {
+    answer(StatusCode::CONFLICT, &Outcome::new(link, reader, standing(link), true))
 }
 
 /// What went wrong, without a word about any job.
@@ -147,7 +163,8 @@ struct Button {
 }
 
 impl Ask {
-    fn new(link: &LinkedApproval, say: &'static Language) -> Self {
+    fn new(link: &LinkedApproval, reader: Reader) -> Self {
+        let say = reader.say;
         let (note, options) = match link.spec.find_step(link.step).map(|step| &step.work) {
             Some(Work::Approval(approval)) => {
                 (plain(approval.note.trim()), approval.options.clone())
@@ -170,8 +187,8 @@ impl Ask {
             job_id: plain(link.key.job_id()),
             draft: draft.map(draft::render),
             sources: source::list(&link.citations),
-            facts: facts(link, say),
-            votes: if link.quorum > 1 { vote_lines(&link.decisions, say) } else { Vec::new() },
+            facts: facts(link, reader),
+            votes: if link.quorum > 1 { vote_lines(&link.decisions, reader) } else { Vec::new() },
             is_paused: link.is_paused(),
             approval_id: link.approval_id.to_string(),
             comment_length_max: COMMENT_LENGTH_MAX,
@@ -182,12 +199,13 @@ impl Ask {
     }
 }
 
-fn facts(link: &LinkedApproval, say: &'static Language) -> Vec<Fact> {
+fn facts(link: &LinkedApproval, reader: Reader) -> Vec<Fact> {
+    let say = reader.say;
     let fact = |label, value: String, more: String| Fact { label, value, more };
     let deadline = match link.state.deadline_at {
         Some(deadline_at) => {
             let left = (say.time_left)(deadline_at - link.now);
-            fact(say.deadline, left, (say.moment)(deadline_at))
+            fact(say.deadline, left, reader.moment(deadline_at))
         }
         None => fact(say.deadline, say.deadline_stands_still.to_owned(), String::new()),
     };
@@ -207,7 +225,8 @@ fn facts(link: &LinkedApproval, say: &'static Language) -> Vec<Fact> {
     facts
 }
 
-fn vote_lines(decisions: &[Decision], say: &'static Language) -> Vec<VoteLine> {
+fn vote_lines(decisions: &[Decision], reader: Reader) -> Vec<VoteLine> {
+    let say = reader.say;
     let votes = decisions.iter().map(|vote| {
         let (class, verdict) = match vote.verdict {
             Verdict::Approve if vote.edited => ("approved", say.edited),
@@ -219,7 +238,7 @@ fn vote_lines(decisions: &[Decision], say: &'static Language) -> Vec<VoteLine> {
             Door::Timeout => say.by_deadline.to_owned(),
             Door::Link | Door::Grpc | Door::Webhook => (say.by)(&plain(&mask(&vote.voter))),
         };
-        let at = (say.moment)(vote.decided_at);
+        let at = reader.moment(vote.decided_at);
         VoteLine { class, verdict, by, at, comment: plain(&vote.comment) }
     });
     votes.collect()
@@ -241,12 +260,8 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn new(
-        link: &LinkedApproval,
-        say: &'static Language,
-        standing: Standing,
-        contradicts: bool,
-    ) -> Self {
+    fn new(link: &LinkedApproval, reader: Reader, standing: Standing, contradicts: bool) -> Self {
+        let say = reader.say;
         let missing = link.quorum - link.state.votes;
         let (title, class, mark, text) = match standing {
             Standing::Decided(Verdict::Approve) => (say.approved, "approved", "✓", String::new()),
@@ -271,7 +286,7 @@ impl Outcome {
         Self {
             warning: if contradicts { say.contradicted } else { "" },
             lines,
-            votes: vote_lines(&link.decisions, say),
+            votes: vote_lines(&link.decisions, reader),
             task: plain(link.spec.task.trim()),
             job_id: plain(link.key.job_id()),
             ..Self::empty(say, title, class, mark)

@@ -1,6 +1,6 @@
 //! The approval page in English.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 
 use super::Language;
 
@@ -20,7 +20,6 @@ pub(super) const LANGUAGE: Language = Language {
     step_of: |step, count| format!("Step {step} of {count}"),
     deadline: "Deadline",
     time_left,
-    moment,
     deadline_stands_still: "Stands still while the job is paused",
     cost: "Cost so far",
     usd: |amount| format!("${amount}"),
@@ -82,8 +81,4 @@ fn time_left(left: TimeDelta) -> String {
         (_, _, 1..) => format!("{minutes} min left"),
         (..) => "less than a minute left".to_owned(),
     }
-}
-
-fn moment(at: DateTime<Utc>) -> String {
-    at.format("%a, %-d %b %Y, %H:%M (UTC%:z)").to_string()
 }

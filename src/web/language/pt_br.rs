@@ -1,9 +1,8 @@
 //! The approval page in Brazilian Portuguese.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 
 use super::Language;
-use crate::domain::language::day_in_portuguese;
 
 /// Brazilian Portuguese.
 pub(super) const LANGUAGE: Language = Language {
@@ -21,7 +20,6 @@ pub(super) const LANGUAGE: Language = Language {
     step_of: |step, count| format!("Etapa {step} de {count}"),
     deadline: "Prazo",
     time_left,
-    moment,
     deadline_stands_still: "Não corre enquanto a tarefa está pausada",
     cost: "Custo até agora",
     usd: |amount| format!("US$ {}", amount.replace('.', ",")),
@@ -89,8 +87,4 @@ fn time_left(left: TimeDelta) -> String {
         (_, _, 2..) => format!("faltam {minutes} min"),
         (..) => "falta menos de um minuto".to_owned(),
     }
-}
-
-fn moment(at: DateTime<Utc>) -> String {
-    format!("{}, {}", day_in_portuguese(at), at.format("%H:%M (UTC%:z)"))
 }

@@ -1,6 +1,6 @@
 //! The approval page in Chinese, in simplified characters.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 
 use super::Language;
 
@@ -20,7 +20,6 @@ pub(super) const LANGUAGE: Language = Language {
     step_of: |step, count| format!("第 {step} 步，共 {count} 步"),
     deadline: "截止时间",
     time_left,
-    moment,
     deadline_stands_still: "任务暂停期间不计时",
     cost: "目前费用",
     usd: |amount| format!("${amount}"),
@@ -79,8 +78,4 @@ fn time_left(left: TimeDelta) -> String {
         (_, _, 1..) => format!("还剩 {minutes} 分钟"),
         (..) => "还剩不到 1 分钟".to_owned(),
     }
-}
-
-fn moment(at: DateTime<Utc>) -> String {
-    at.format("%Y年%-m月%-d日 %H:%M（UTC%:z）").to_string()
 }
