@@ -7,6 +7,8 @@
 
 mod dispatcher;
 
+mod inbound;
+
 mod text;
 
 mod whatsapp;
@@ -27,6 +29,7 @@ use chrono_tz::Tz;
 use reqwest::header::InvalidHeaderValue;
 
 pub use self::dispatcher::Counts;
+pub use self::inbound::Listener;
 pub use self::receipt::Told;
 pub use self::whatsapp::{WhatsApp, WhatsAppSettings};
 use crate::domain::book::Book;

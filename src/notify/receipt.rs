@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::inbound::item::{self, find_moment};
 use super::refusal::say;
 use crate::domain::id::{JobKey, NoticeId, find_job_id_fault};
+use crate::store::inbound::Inbound;
 use crate::store::outbox::Outgoing;
 use crate::store::receipt::{Receipt, Stage, Try};
 
@@ -20,8 +22,8 @@ const MESSAGE_ID_BYTES_MAX: usize = 512;
 pub struct Told {
     /// What became of messages.
     pub receipts: Vec<Receipt>,
-    /// How many messages people sent.
-    pub messages: usize,
+    /// What people wrote.
+    pub messages: Vec<Inbound>,
     /// How many items could not be read.
     pub broken: usize,
 }
@@ -52,6 +54,10 @@ struct Messages<'b> {
     statuses: Option<Vec<&'b RawValue>>,
     #[serde(borrow)]
     messages: Option<Vec<&'b RawValue>>,
+    #[serde(borrow)]
+    metadata: Option<&'b RawValue>,
+    #[serde(borrow)]
+    contacts: Option<&'b RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +66,7 @@ struct Status {
     #[serde(rename = "status")]
     word: String,
     biz_opaque_callback_data: Option<String>,
+    timestamp: Option<Value>,
     errors: Option<Vec<Value>>,
 }
 
@@ -86,14 +93,21 @@ impl Told {
 
     fn read_messages(&mut self, value: &RawValue) {
         let Some(value) = self.part::<Messages<'_>>(value) else { return };
-        self.messages += value.messages.map_or(0, |messages| messages.len());
+        let about = item::About::read(value.metadata, value.contacts);
+        for message in value.messages.unwrap_or_default() {
+            match item::read(message.get(), &about) {
+                Some(message) => self.messages.push(message),
+                None => self.broken += 1,
+            }
+        }
         for status in value.statuses.unwrap_or_default() {
             let Some(status) = self.part::<Status>(status) else { continue };
             match status.stage() {
                 Some(stage) if is_message_id(&status.id) => {
                     let word = status.biz_opaque_callback_data.as_deref();
                     let sent_by = word.and_then(find_try);
-                    self.receipts.push(Receipt { message_id: status.id, sent_by, stage });
+                    let at = status.timestamp.as_ref().and_then(find_moment);
+                    self.receipts.push(Receipt { message_id: status.id, sent_by, stage, at });
                 }
                 Some(_) => self.broken += 1,
                 // A stage that is of no use here, or not known yet.
@@ -151,6 +165,7 @@ fn is_message_id(id: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
     use serde_json::json;
 
     use super::*;
@@ -185,11 +200,12 @@ mod tests {
                 message_id: "wamid.A=".into(),
                 sent_by: Some(sent_by),
                 stage: Stage::Delivered,
+                at: DateTime::from_timestamp(1, 0),
             },
-            Receipt { message_id: "wamid.B=".into(), sent_by: None, stage: Stage::Read },
+            Receipt { message_id: "wamid.B=".into(), sent_by: None, stage: Stage::Read, at: None },
         ];
         assert_eq!(told.receipts, expected);
-        assert_eq!((told.messages, told.broken), (0, 0));
+        assert_eq!((told.messages.len(), told.broken), (0, 0));
     }
 
     #[test]
@@ -228,15 +244,36 @@ mod tests {
     }
 
     #[test]
+    fn a_broken_message_costs_no_other() {
+        let good = |id: &str| json!({"id": id, "from": "15550100", "type": "text", "text": {"body": "ok"}});
+        for broken in [
+            r#"{"id":"x","from":"15550100","type":"text","text":{"body":"\ud800"}}"#,
+            "7",
+            "null",
+            "{}",
+        ] {
+            let text = format!(
+                r#"{{"entry":[{{"changes":[{{"field":"messages","value":{{"metadata":"\ud800","contacts":[7,"\ud800"],
+                  "messages":[{},{broken},{}]}}}}]}}]}}"#,
+                good("a"),
+                good("b")
+            );
+            let told = Told::read(text.as_bytes());
+            let ids: Vec<&str> = told.messages.iter().map(|one| one.message_id.as_str()).collect();
+            assert_eq!((ids, told.broken), (vec!["a", "b"], 1), "{broken}");
+        }
+    }
+
+    #[test]
     fn other_changes_and_unknown_stages_are_passed_over() {
         let text = json!({"entry": [
             {"changes": [{"field": "account_update", "value": {"statuses": [{"id": "a", "status": "read"}]}}, 7]},
             {"changes": "none"},
             {"changes": [
-                {"field": "messages", "value": {"statuses": null, "messages": [{"type": "text"}, {"type": "button"}]}},
+                {"field": "messages", "value": {"statuses": null, "messages": [{"type": "text"}, {"id": "m", "from": "15550100", "type": "text"}]}},
                 {"field": "messages", "value": {"statuses": [{"id": "b", "status": "warmed"}, {"id": "c", "status": "read"}]}}]}]});
         let told = Told::read(text.to_string().as_bytes());
-        assert_eq!((told.receipts.len(), told.messages, told.broken), (1, 2, 2));
+        assert_eq!((told.receipts.len(), told.messages.len(), told.broken), (1, 1, 3));
         for text in ["", "no json", "[]", "{}", r#"{"entry":7}"#] {
             assert_eq!(
                 Told::read(text.as_bytes()),

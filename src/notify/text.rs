@@ -12,6 +12,8 @@ mod pt_br;
 
 mod excerpt;
 
+pub(super) mod answer;
+
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,8 @@
 //! How an approval stands and who has voted is read after the job's row was read or locked, by a statement of its own,
 //! so that it sees what was committed before; what is committed later changes the row, and is noticed by that.
 
+pub mod outline;
+
 mod revision;
 
 use std::sync::Arc;
@@ -314,10 +316,10 @@ pub(super) async fn read_decisions(
     approval_id: ApprovalId,
 ) -> Result<Vec<Decision>, StoreError> {
     let rows = sqlx::query!(
-        "-- read_decisions
-        select voter, verdict, door, comment, edited, decided_at from longhaul.decision
+        r#"-- read_decisions
+        select voter, verdict, coalesce(came_by, door) as "door!", comment, edited, decided_at from longhaul.decision
         where shard = $1 and job_id = $2 and approval_id = $3
-        order by decided_at, voter",
+        order by decided_at, voter"#,
         key.shard(),
         key.job_id(),
         approval_id.0,

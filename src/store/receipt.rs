@@ -5,6 +5,7 @@
 //! A receipt also settles what its sender never learned, before or after that was judged.
 //! Of a message that is unknown here nothing is kept: it belongs to somebody else, who uses the same number.
 
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -21,6 +22,8 @@ pub struct Receipt {
     pub sent_by: Option<Try>,
     /// How far it has come.
     pub stage: Stage,
+    /// When it came so far, by the channel's clock.
+    pub at: Option<DateTime<Utc>>,
 }
 
 /// One try to send a notice.
@@ -58,6 +61,7 @@ struct Row<'r> {
     /// 1 sent, 2 delivered, 3 read; 0 for a failure.
     rank: i32,
     error: Option<&'r str>,
+    at: Option<DateTime<Utc>>,
 }
 
 impl<'r> From<&'r Receipt> for Row<'r> {
@@ -77,6 +81,7 @@ impl<'r> From<&'r Receipt> for Row<'r> {
             message_id: &receipt.message_id,
             rank,
             error,
+            at: receipt.at,
         }
     }
 }
@@ -97,13 +102,13 @@ impl Store {
                 -- cross-shard: a body tells of messages of every shard
                 with told as (
                   select t.* from jsonb_to_recordset($1) as t (shard smallint, job_id text, notice_id uuid,
-                    tries integer, message_id text, rank integer, error text)
+                    tries integer, message_id text, rank integer, error text, at timestamptz)
                 ), found as (
-                  select o.shard, o.job_id, o.notice_id, t.tries, t.message_id, t.rank, t.error
+                  select o.shard, o.job_id, o.notice_id, t.tries, t.message_id, t.rank, t.error, t.at
                   from told t join longhaul.outbox o using (shard, job_id, notice_id)
                   union all
                   -- What does not name its notice is known by the id that the last try was given.
-                  select o.shard, o.job_id, o.notice_id, o.tries, t.message_id, t.rank, t.error
+                  select o.shard, o.job_id, o.notice_id, o.tries, t.message_id, t.rank, t.error, t.at
                   from told t join longhaul.outbox o on o.provider_message_id = t.message_id
                   where t.notice_id is null
                 ), heard as (
@@ -111,6 +116,7 @@ impl Store {
                   select f.shard, f.job_id, f.notice_id, max(f.rank) as rank,
                     max(f.tries) filter (where f.rank = 0) as failed_try,
                     (array_agg(f.error order by f.tries desc) filter (where f.rank = 0))[1] as error,
+                    min(coalesce(f.at, longhaul.now())) filter (where f.rank >= 2) as arrived_at,
                     (array_agg(f.message_id order by f.rank desc, f.tries desc))[1] as message_id
                   from found f group by f.shard, f.job_id, f.notice_id
                 ), locked as (
@@ -124,6 +130,7 @@ impl Store {
                   receipt = case h.rank when 2 then 'delivered' when 3 then 'read' end,
                   error = case when h.rank < 2 and h.failed_try = o.tries then h.error end,
                   provider_message_id = coalesce(o.provider_message_id, h.message_id),
+                  arrived_at = least(o.arrived_at, h.arrived_at),
                   tokens = null, updated_at = longhaul.now()
                 from heard h join locked l using (shard, job_id, notice_id)
                 where o.shard = h.shard and o.job_id = h.job_id and o.notice_id = h.notice_id and (

@@ -215,7 +215,9 @@ fn vote_lines(decisions: &[Decision], say: &'static Language) -> Vec<VoteLine> {
         };
         let by = match vote.door {
             Door::Timeout => say.by_deadline.to_owned(),
-            Door::Link | Door::Grpc | Door::Webhook => (say.by)(&plain(&mask(&vote.voter))),
+            Door::Link | Door::Button | Door::Reply | Door::Grpc | Door::Webhook => {
+                (say.by)(&plain(&mask(&vote.voter)))
+            }
         };
         let at = (say.moment)(vote.decided_at);
         VoteLine { class, verdict, by, at, comment: plain(&vote.comment) }
