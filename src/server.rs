@@ -4,6 +4,7 @@
 //! A stop takes no new work, lets steps in flight finish for a while, gives back the rest, and ends every watch.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -143,7 +144,7 @@ impl Server {
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("answers", |stop| async move { answers.run(&answer_store, stop).await });
-        self.spawn("notifier", |stop| async move { notifier.run(stop).await });
+        self.spawn("notifier", |stop| async move { Arc::new(notifier).run(stop).await });
         Ok(())
     }
 
