@@ -4,6 +4,7 @@
 //! A stop takes no new work, lets steps in flight finish for a while, gives back the rest, and ends every watch.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -125,8 +126,8 @@ impl Server {
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
-        let listener = Listener::new(store.clone(), &config.notify)
-            .context("could not set up the channels from people")?;
+        let notifier = Arc::new(notifier);
+        let listener = Listener::new(Arc::clone(&notifier), &config.notify);
         let (comparer, allowance) = (executor.clone(), executor.allowance().clone());
         let (answers, answer_store) = (executor.answers().clone(), store.clone());
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
@@ -145,10 +146,10 @@ impl Server {
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("answers", |stop| async move { answers.run(&answer_store, stop).await });
-        self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         if config.web.whatsapp.is_some() {
             self.spawn("listener", |stop| async move { listener.run(stop).await });
         }
+        self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         Ok(())
     }
 

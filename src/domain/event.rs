@@ -182,6 +182,20 @@ pub enum NoticeKind {
 
 impl Word for NoticeKind {}
 
+impl NoticeKind {
+    /// Whether it asks for a decision, so that it carries links and may be sent again until it has surely arrived.
+    pub fn asks(self) -> bool {
+        match self {
+            Self::ApprovalRequested => true,
+            Self::Completed
+            | Self::Failed
+            | Self::Cancelled
+            | Self::OutOfBudget
+            | Self::DailyBudget => false,
+        }
+    }
+}
+
 /// How far a notice has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

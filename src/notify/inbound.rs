@@ -7,33 +7,32 @@
 
 pub(crate) mod item;
 
-mod meaning;
+mod author;
 
-mod sender;
+mod meaning;
 
 mod typed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono_tz::Tz;
 use futures::future::join_all;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::author::Author;
 use self::meaning::Meaning;
-use self::sender::Sender;
+
 use super::text::answer::{self, Answer, Say};
-use super::{NotifySettings, NotifySetupError, WhatsApp};
+use super::whatsapp;
+use super::{Notifier, NotifySettings};
 use crate::domain::approval::{ApprovalStatus, Door, Verdict};
-use crate::domain::book::Book;
 use crate::domain::event::Decision;
 use crate::domain::job::Status;
 use crate::domain::state::Refusal;
 use crate::store::approval::Vote;
 use crate::store::approval::outline::ApprovalOutline;
 use crate::store::inbound::{AnswerSent, InboundKind, Meant, Taken};
-use crate::store::outbox::Sent;
 use crate::store::{Store, StoreError};
 
 /// How many messages one round takes, each of another sender.
@@ -47,13 +46,10 @@ const CORRELATION: &str = "answer";
 
 /// Listener hears what people write.
 pub struct Listener {
-    store: Store,
-    whatsapp: Option<WhatsApp>,
+    /// What people are told through, and by which names they are known.
+    notifier: Arc<Notifier>,
     /// Our number, as Meta names it: what is written to another one is not for us.
     number_id: Option<String>,
-    book: Arc<Book>,
-    time_zone: Tz,
-    poll: Duration,
 }
 
 /// What there is to say, and in which words.
@@ -65,29 +61,27 @@ struct Reply {
 }
 
 impl Listener {
-    /// Makes the listener; it opens no connection yet.
-    pub fn new(store: Store, settings: &NotifySettings) -> Result<Self, NotifySetupError> {
+    /// Makes the listener beside the notifier, whose channel it answers through.
+    pub fn new(notifier: Arc<Notifier>, settings: &NotifySettings) -> Self {
         let whatsapp = settings.whatsapp.as_ref();
-        Ok(Self {
-            store,
-            number_id: whatsapp.map(|whatsapp| whatsapp.phone_number_id.trim().to_owned()),
-            whatsapp: whatsapp.map(WhatsApp::new).transpose()?,
-            book: Arc::clone(&settings.book),
-            time_zone: settings.time_zone,
-            poll: settings.poll,
-        })
+        let number_id = whatsapp.map(|whatsapp| whatsapp.phone_number_id.trim().to_owned());
+        Self { notifier, number_id }
+    }
+
+    fn store(&self) -> &Store {
+        &self.notifier.store
     }
 
     /// Handles messages until told to stop; a round that is under way then is finished.
     ///
     /// Without a number to answer from it only waits: a server that has one handles them.
     pub async fn run(&self, stop: CancellationToken) {
-        if self.whatsapp.is_none() {
+        if self.notifier.sender.is_none() {
             return stop.cancelled().await;
         }
         let mut is_failing = false;
         while !stop.is_cancelled() {
-            let mut woken = std::pin::pin!(self.store.wake().inbound.notified());
+            let mut woken = std::pin::pin!(self.store().wake().inbound.notified());
             woken.as_mut().enable();
             let mut round = std::pin::pin!(self.run_once());
             let handled = tokio::select! {
@@ -108,7 +102,7 @@ impl Listener {
                     }
                 }
             }
-            let jittered = self.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let jittered = self.notifier.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = woken, if !is_failing => {}
@@ -119,9 +113,9 @@ impl Listener {
 
     /// Handles one batch; answers how many messages that were. A round that finds none forgets what is old.
     pub async fn run_once(&self) -> Result<usize, StoreError> {
-        let taken = self.store.take_inbound(BATCH).await?;
+        let taken = self.store().take_inbound(BATCH).await?;
         if taken.is_empty() {
-            self.store.forget_inbound().await?;
+            self.store().forget_inbound().await?;
         }
         join_all(taken.iter().map(|one| self.handle_or_put_off(one))).await;
         Ok(taken.len())
@@ -138,10 +132,10 @@ impl Listener {
         );
         let message_id = &taken.message.message_id;
         let done = if is_given_up {
-            self.store.close_inbound(message_id, false, false).await.map(|_is_to_be_answered| ())
+            self.store().close_inbound(message_id, false, false).await.map(|_is_to_be_answered| ())
         } else {
             let seconds = f64::from(taken.tries).exp2().min(60.0);
-            self.store.put_off_inbound(message_id, seconds).await
+            self.store().put_off_inbound(message_id, seconds).await
         };
         if let Err(error) = done {
             // Its time passes by itself.
@@ -154,31 +148,32 @@ impl Listener {
         let message = &taken.message;
         let number_id = self.number_id.as_deref();
         if message.written_to.as_deref().is_some_and(|id| Some(id) != number_id) {
-            self.store.close_inbound(&message.message_id, false, false).await?;
+            self.store().close_inbound(&message.message_id, false, false).await?;
             return Ok(());
         }
-        let sender = self.identify(message).await?;
-        self.note_window(message, &sender).await?;
+        let author = self.identify(message).await?;
+        self.note_window(message, &author).await?;
         let meaning = match &taken.meant {
             Some(meant) => Meaning::Decides(meant.clone()),
-            None => self.find_meaning(message, &sender).await?,
+            None => self.find_meaning(message, &author).await?,
         };
         let reply = match meaning {
             Meaning::Decides(meant) => {
-                self.store.note_meant(&message.message_id, &meant).await?;
-                Some(self.decide(taken, &meant, &sender).await?)
+                self.store().note_meant(&message.message_id, &meant).await?;
+                Some(self.decide(taken, &meant, &author).await?)
             }
             Meaning::Asks { answer, language } => {
-                let say = sender.words(language.as_deref(), message.content.as_deref());
+                let content = message.content.as_deref().unwrap_or_default();
+                let say = author.words(language.as_deref(), "", content);
                 Some(Reply { answer, say, is_help: true })
             }
             Meaning::Nothing => None,
         };
         let is_help = reply.as_ref().is_some_and(|reply| reply.is_help);
         let is_to_be_answered =
-            self.store.close_inbound(&message.message_id, reply.is_some(), is_help).await?;
+            self.store().close_inbound(&message.message_id, reply.is_some(), is_help).await?;
         if let Some(reply) = reply.filter(|_| is_to_be_answered) {
-            self.answer(&message.message_id, &sender, &reply).await?;
+            self.answer(&message.message_id, &author, &reply).await?;
         }
         Ok(())
     }
@@ -188,7 +183,7 @@ impl Listener {
         &self,
         taken: &Taken,
         meant: &Meant,
-        sender: &Sender,
+        author: &Author,
     ) -> Result<Reply, StoreError> {
         let content = taken.message.content.as_deref().unwrap_or_default();
         let comment = typed::read(content).map(|typed| typed.comment).unwrap_or_default();
@@ -204,21 +199,21 @@ impl Listener {
             comment,
             edited_output: None,
         };
-        let refusal = match Box::pin(self.store.decide(&meant.key, &vote, None, None)).await {
+        let refusal = match Box::pin(self.store().decide(&meant.key, &vote, None, None)).await {
             Ok(_) => None,
             Err(StoreError::Refused(refusal)) => Some(refusal),
             Err(StoreError::JobNotFound { .. } | StoreError::ApprovalNotFound { .. }) => {
-                let say = sender.words(None, Some(content));
+                let say = author.words(None, "", content);
                 return Ok(Reply { answer: Answer::Gone, say, is_help: false });
             }
             Err(error) => return Err(error),
         };
         let is_taken = refusal.is_none();
         tracing::info!(job_id = %meant.key, is_taken, "a message decided");
-        let outline = self.store.find_approval_outline(&meant.key, meant.approval_id).await?;
+        let outline = self.store().find_approval_outline(&meant.key, meant.approval_id).await?;
         let language = outline.as_ref().and_then(|outline| outline.language.clone());
-        let written = outline.as_ref().map(|outline| outline.task.clone());
-        let say = sender.words(language.as_deref(), written.as_deref());
+        let task = outline.as_ref().map(|outline| outline.task.clone()).unwrap_or_default();
+        let say = author.words(language.as_deref(), &task, content);
         let answer = outline.map_or(Answer::Gone, |outline| tell(outline, meant, refusal.as_ref()));
         Ok(Reply { answer, say, is_help: false })
     }
@@ -227,23 +222,30 @@ impl Listener {
     async fn answer(
         &self,
         message_id: &str,
-        sender: &Sender,
+        author: &Author,
         reply: &Reply,
     ) -> Result<(), StoreError> {
-        let text = answer::write(&reply.answer, reply.say, sender.zone(self.time_zone));
-        let sent = match (&self.whatsapp, sender.address(&self.book)) {
-            (Some(whatsapp), Some(to)) => whatsapp.send_text(to, &text, CORRELATION, 1).await,
-            _ => Sent::Refused { error: "the sender has no number".to_owned() },
+        let text = answer::write(&reply.answer, reply.say, author.zone(self.notifier.time_zone));
+        let Some(sender) = &self.notifier.sender else {
+            return self.store().record_answer(message_id, AnswerSent::Failed).await;
         };
-        let became = match &sent {
-            Sent::Accepted { .. } => AnswerSent::Sent,
-            Sent::Ambiguous { .. } => AnswerSent::Unconfirmed,
-            Sent::Again { error, .. } | Sent::Refused { error } => {
+        let to = author.address(&self.notifier.book);
+        let became = match sender.answer(to, &text, CORRELATION).await {
+            whatsapp::Answer::Accepted { .. } => AnswerSent::Sent,
+            whatsapp::Answer::Unclear { error } => {
+                tracing::debug!(error, "an answer may have gone out");
+                AnswerSent::Unconfirmed
+            }
+            whatsapp::Answer::Unreached { error } => {
                 tracing::debug!(error, "an answer was not sent");
                 AnswerSent::Failed
             }
+            whatsapp::Answer::Refused(refusal) => {
+                tracing::debug!(error = refusal.words, "an answer was refused");
+                AnswerSent::Failed
+            }
         };
-        self.store.record_answer(message_id, became).await
+        self.store().record_answer(message_id, became).await
     }
 }
 

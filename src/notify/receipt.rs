@@ -8,12 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::form::Form;
 use super::inbound::item::{self, find_moment};
-use super::refusal::say;
+use super::refusal::{Class, find_class, say};
 use crate::domain::id::{JobKey, NoticeId, find_job_id_fault};
 use crate::store::inbound::Inbound;
-use crate::store::outbox::Outgoing;
-use crate::store::receipt::{Receipt, Stage, Try};
+use crate::store::outbox::{Needs, Outgoing};
+use crate::store::receipt::{Next, Receipt, Stage, Try};
 
 const MESSAGE_ID_BYTES_MAX: usize = 512;
 
@@ -102,10 +103,10 @@ impl Told {
         }
         for status in value.statuses.unwrap_or_default() {
             let Some(status) = self.part::<Status>(status) else { continue };
-            match status.stage() {
+            let word = status.biz_opaque_callback_data.as_deref();
+            let (sent_by, form) = word.and_then(find_try).unzip();
+            match status.stage(form.unwrap_or(Form::Text)) {
                 Some(stage) if is_message_id(&status.id) => {
-                    let word = status.biz_opaque_callback_data.as_deref();
-                    let sent_by = word.and_then(find_try);
                     let at = status.timestamp.as_ref().and_then(find_moment);
                     self.receipts.push(Receipt { message_id: status.id, sent_by, stage, at });
                 }
@@ -124,19 +125,41 @@ impl Told {
 }
 
 impl Status {
-    fn stage(&self) -> Option<Stage> {
+    fn stage(&self, form: Form) -> Option<Stage> {
         match self.word.as_str() {
             "accepted" | "sent" => Some(Stage::Sent),
             "delivered" => Some(Stage::Delivered),
             "read" | "played" => Some(Stage::Read),
-            "failed" => Some(Stage::Failed { error: self.error() }),
+            "failed" => Some(Stage::Failed { error: self.error(), next: self.next(form) }),
             _ => None,
         }
     }
 
+    fn first_error(&self) -> &Value {
+        self.errors.iter().flatten().next().unwrap_or(&Value::Null)
+    }
+
+    /// What follows a failure of a message in this form: it surely has not arrived.
+    fn next(&self, form: Form) -> Next {
+        // What nobody has a name for says nothing of another try.
+        let Some(class) = self.first_error()["code"].as_i64().and_then(find_class) else {
+            return Next::GiveUp;
+        };
+        match (class, form) {
+            (Class::Rate | Class::Pair | Class::Ambiguous | Class::Configuration, _) => Next::Later,
+            (Class::Window, Form::Text | Form::Link | Form::Buttons) => Next::Closed,
+            (Class::Permanent, Form::Text | Form::Link | Form::Buttons) => {
+                Next::As(Needs::Template)
+            }
+            (Class::Template, Form::Template) => Next::As(Needs::Backup),
+            (Class::Template, Form::Text | Form::Link | Form::Buttons | Form::Backup)
+            | (Class::Window | Class::Permanent, Form::Template | Form::Backup)
+            | (Class::Undeliverable, _) => Next::GiveUp,
+        }
+    }
+
     fn error(&self) -> String {
-        let unknown = Value::Null;
-        let error = self.errors.iter().flatten().next().unwrap_or(&unknown);
+        let error = self.first_error();
         let code = error["code"].as_i64();
         let title = if error["title"].is_string() { &error["title"] } else { &error["message"] };
         let said = [title, &error["error_data"]["details"]];
@@ -145,18 +168,20 @@ impl Status {
     }
 }
 
-/// What a try gives its message, to be recognised by: the notice, which try it is, and the job.
-pub(super) fn word_of(notice: &Outgoing) -> String {
-    format!("{}:{}:{}", notice.notice_id, notice.tries, notice.key.job_id())
+/// What a try gives its message, to be recognised by: the notice, which try it is in which form, and the job.
+pub(super) fn word_of(notice: &Outgoing, form: Form) -> String {
+    format!("{}:{}{}:{}", notice.notice_id, notice.tries, form.mark(), notice.key.job_id())
 }
 
 /// The try that gave its message this word, if it can have been one of ours.
-fn find_try(word: &str) -> Option<Try> {
+fn find_try(word: &str) -> Option<(Try, Form)> {
     let (notice_id, rest) = word.split_once(':')?;
     let (tries, job_id) = rest.split_once(':')?;
-    let notice_id = NoticeId(notice_id.parse().ok()?);
+    let (tries, mark) = tries.split_at(tries.trim_end_matches(char::is_alphabetic).len());
+    let (form, notice_id) = (Form::find(mark)?, NoticeId(notice_id.parse().ok()?));
     let tries = tries.parse().ok().filter(|tries| *tries > 0)?;
-    find_job_id_fault(job_id).is_none().then(|| Try { key: JobKey::new(job_id), notice_id, tries })
+    let sent_by = || Try { key: JobKey::new(job_id), notice_id, tries };
+    find_job_id_fault(job_id).is_none().then(|| (sent_by(), form))
 }
 
 fn is_message_id(id: &str) -> bool {

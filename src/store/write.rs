@@ -58,8 +58,9 @@ struct People<'a> {
     supersedes_notices: bool,
 }
 
+/// What is kept of the token in a link.
 #[derive(Serialize)]
-struct Link {
+pub(super) struct Link {
     token_hash: String,
     approver: String,
     verdict: Verdict,
@@ -134,8 +135,7 @@ impl<'a> People<'a> {
         let mut rng = rand::rng();
         let mut links = Vec::new();
         let outbox = notices.iter().map(|(sequence, kind, recipient)| {
-            let tokens = (*kind == NoticeKind::ApprovalRequested)
-                .then(|| mint_links(key, recipient, &mut rng, &mut links));
+            let tokens = kind.asks().then(|| mint_links(key, recipient, &mut rng, &mut links));
             let (sequence, kind, recipient) = (*sequence, *kind, recipient.clone());
             Message { notice_id: NoticeId::new(), sequence, kind, recipient, tokens }
         });
@@ -151,7 +151,13 @@ impl<'a> People<'a> {
     }
 }
 
-fn mint_links(key: &JobKey, approver: &str, rng: &mut ThreadRng, links: &mut Vec<Link>) -> Value {
+/// The two tokens for one approver and message, with what is kept of them.
+pub(super) fn mint_links(
+    key: &JobKey,
+    approver: &str,
+    rng: &mut ThreadRng,
+    links: &mut Vec<Link>,
+) -> Value {
     let mut tokens = serde_json::Map::new();
     for (name, verdict) in [("approve", Verdict::Approve), ("reject", Verdict::Reject)] {
         let token = Token::mint(key, rng);

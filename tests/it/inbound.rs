@@ -8,7 +8,7 @@ use crate::harness::{Client, PERSON, Process, Rig, approval_step, job, run};
 use crate::program::Folder;
 
 /// True once a message is handled and what became of its answer is known.
-const IS_HANDLED: &str = "select handled_at is not null and answer <> 'sending' from longhaul.inbound where message_id = $1";
+pub const IS_HANDLED: &str = "select handled_at is not null and answer <> 'sending' from longhaul.inbound where message_id = $1";
 const IS_SENT: &str = "select bool_and(delivery = 'sent') from longhaul.outbox where job_id = $1 and approval_id is not null";
 /// Numbers and ids that no log may hold.
 pub const STRANGER: &str = "+15550177";
@@ -135,7 +135,8 @@ async fn a_bad_item_costs_no_good_one_and_the_bytes_are_signed_as_meta_writes_th
     let escaped = body(&messages).replace('同', r"\u540c").replace('意', r"\u610f");
     let escaped = escaped.replace('/', r"\/");
     assert_eq!(post(&rig, &escaped).await, 200);
-    for job_id in ["first", "second"] {
+    for (job_id, id) in [("first", "wamid.1"), ("second", "wamid.2")] {
+        rig.db.wait_until(IS_HANDLED, id).await;
         rig.settled_as(job_id, JobStatus::Completed).await;
     }
     assert_eq!(decided(&rig, "second").await, (Door::Reply, "…0101".to_owned()));

@@ -6,7 +6,8 @@ use serde_json::json;
 use crate::delivery::{OPEN, body as statuses, post, status};
 use crate::harness::{PERSON, Rig, approval_step, job, run, with};
 use crate::inbound::{
-    STRANGER, answers, ask, asking, body, booked, decided, hear, last_answer, later, text,
+    IS_HANDLED, STRANGER, answers, ask, asking, body, booked, decided, hear, last_answer, later,
+    text,
 };
 use crate::program::Folder;
 
@@ -170,5 +171,6 @@ async fn of_two_texts_in_one_body_the_first_decides() {
     let at = later(&rig).await;
     let both = [text("wamid.a", PERSON, "no", at), text("wamid.b", PERSON, "yes", at + 1)];
     assert_eq!(post(&rig, &body(&both)).await, 200);
+    rig.db.wait_until(IS_HANDLED, "wamid.b").await;
     rig.settled_as("minds", JobStatus::Cancelled).await;
 }

@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::Listener;
-use super::sender::Sender;
+use super::author::Author;
 use super::typed::{self, Typed};
 use crate::domain::approval::Verdict;
 use crate::domain::id::ApprovalId;
@@ -35,17 +35,17 @@ impl Listener {
     pub(super) async fn find_meaning(
         &self,
         message: &Inbound,
-        sender: &Sender,
+        author: &Author,
     ) -> Result<Meaning, StoreError> {
         let content = message.content.as_deref().unwrap_or_default();
         let meaning = match message.kind {
             InboundKind::Other => Meaning::Nothing,
             InboundKind::Button => match find_tap(content) {
-                Some(tap) => self.find_tapped(message, sender, tap).await?,
+                Some(tap) => self.find_tapped(message, author, tap).await?,
                 // The button of a template that stands for its own text.
-                None => self.find_typed(message, sender, typed::read(content)).await?,
+                None => self.find_typed(message, author, typed::read(content)).await?,
             },
-            InboundKind::Text => self.find_typed(message, sender, typed::read(content)).await?,
+            InboundKind::Text => self.find_typed(message, author, typed::read(content)).await?,
         };
         Ok(meaning)
     }
@@ -54,26 +54,26 @@ impl Listener {
     async fn find_tapped(
         &self,
         message: &Inbound,
-        sender: &Sender,
+        author: &Author,
         (verdict, approval_id): (Verdict, ApprovalId),
     ) -> Result<Meaning, StoreError> {
         if let Some(context_id) = &message.context_id {
-            let answered = self.store.find_answered(context_id).await?;
+            let answered = self.store().find_answered(context_id).await?;
             let answered = answered.filter(|one| one.approval_id == Some(approval_id));
             if let Some(answered) = answered {
-                if !sender.names.contains(&answered.recipient) {
-                    return Ok(ask(sender, Answer::NotTheirs));
+                if !author.names.contains(&answered.recipient) {
+                    return Ok(ask(author, Answer::NotTheirs));
                 }
                 let (key, approver) = (answered.key, answered.recipient);
                 return Ok(Meaning::Decides(Meant { key, approval_id, approver, verdict }));
             }
         }
         // An earlier try of the request, say: only the newest one's message is known.
-        let pending = self.store.pending_approvals(&sender.names, TAPPED_MAX).await?;
+        let pending = self.store().pending_approvals(&author.names, TAPPED_MAX).await?;
         let found = pending.into_iter().find(|one| one.approval_id == approval_id);
         Ok(match found {
             Some(found) => decide(found, verdict),
-            None => ask(sender, Answer::Gone),
+            None => ask(author, Answer::Gone),
         })
     }
 
@@ -81,26 +81,26 @@ impl Listener {
     async fn find_typed(
         &self,
         message: &Inbound,
-        sender: &Sender,
+        author: &Author,
         typed: Option<Typed>,
     ) -> Result<Meaning, StoreError> {
         if let (Some(context_id), Some(typed)) = (&message.context_id, &typed) {
-            let answered = self.store.find_answered(context_id).await?;
+            let answered = self.store().find_answered(context_id).await?;
             let asked = answered.and_then(|one| Some((one.approval_id?, one.key, one.recipient)));
             if let Some((approval_id, key, approver)) = asked {
-                if !sender.names.contains(&approver) {
-                    return Ok(ask(sender, Answer::NotTheirs));
+                if !author.names.contains(&approver) {
+                    return Ok(ask(author, Answer::NotTheirs));
                 }
                 let verdict = typed.verdict;
                 return Ok(Meaning::Decides(Meant { key, approval_id, approver, verdict }));
             }
         }
         let most = i64::try_from(NAMED_MAX).unwrap_or(i64::MAX).saturating_add(1);
-        let mut pending = self.store.pending_approvals(&sender.names, most).await?;
+        let mut pending = self.store().pending_approvals(&author.names, most).await?;
         if pending.len() > 1 {
             return Ok(name_all(pending));
         }
-        let Some(only) = pending.pop() else { return Ok(ask(sender, Answer::Nothing)) };
+        let Some(only) = pending.pop() else { return Ok(ask(author, Answer::Nothing)) };
         // What replies to a message that asked nothing is not about this one.
         let is_reply = message.context_id.is_some();
         let Some(typed) = typed.filter(|_| !is_reply) else {
@@ -134,8 +134,8 @@ fn name_all(pending: Vec<PendingApproval>) -> Meaning {
 }
 
 /// Says something to a person whom we know, and nothing to others.
-fn ask(sender: &Sender, answer: Answer) -> Meaning {
-    if sender.is_known() { Meaning::Asks { answer, language: None } } else { Meaning::Nothing }
+fn ask(author: &Author, answer: Answer) -> Meaning {
+    if author.is_known() { Meaning::Asks { answer, language: None } } else { Meaning::Nothing }
 }
 
 /// What a button stands for, if it is one of ours: `a:` or `r:`, and the approval's id in hexadecimal.

@@ -105,10 +105,14 @@ pub(in crate::notify) struct Say {
 /// The language of a tag, else of the script of what was written.
 pub(in crate::notify) fn say(language: Option<&str>, written: &str) -> &'static Say {
     let Some(language) = language else {
-        let is_han = |letter: char| ('\u{4e00}'..='\u{9fff}').contains(&letter);
-        return if written.contains(is_han) { &zh::SAY } else { &en::SAY };
+        return if is_chinese(written) { &zh::SAY } else { &en::SAY };
     };
     ALL.into_iter().find(|say| is_same(say.tag, language)).unwrap_or(ALL[0])
+}
+
+/// Whether a text has Chinese in it.
+pub(in crate::notify) fn is_chinese(text: &str) -> bool {
+    text.contains(|letter: char| ('\u{4e00}'..='\u{9fff}').contains(&letter))
 }
 
 /// The text of an answer.

@@ -1,4 +1,4 @@
-//! Senders: under which names an approval may know who wrote.
+//! Authors: under which names an approval may know who wrote.
 //!
 //! In come a number, Meta's id of the person, or both; out come the names and numbers that stand for the same person:
 //! those of the address book, and every way to write the number. They recognise a person and change nothing.
@@ -11,12 +11,13 @@ use super::Listener;
 use super::typed;
 use crate::domain::book::{Book, Person, is_phone};
 use crate::domain::phone::variants;
+use crate::notify::message::Address;
 use crate::notify::text::answer::{self, Say};
 use crate::store::StoreError;
 use crate::store::inbound::Inbound;
 
 /// Who wrote.
-pub(super) struct Sender {
+pub(super) struct Author {
     /// As the message names them.
     given: String,
     /// Under which names approvals may know them.
@@ -29,35 +30,36 @@ pub(super) struct Sender {
 
 impl Listener {
     /// Finds out who wrote.
-    pub(super) async fn identify(&self, message: &Inbound) -> Result<Sender, StoreError> {
+    pub(super) async fn identify(&self, message: &Inbound) -> Result<Author, StoreError> {
         let given = message.sender.clone();
         let learned = match message.user_id.as_deref() {
             // A number says more than what was learned before.
-            Some(user_id) if !is_phone(&given) => self.store.find_recipient(user_id).await?,
+            Some(user_id) if !is_phone(&given) => self.store().find_recipient(user_id).await?,
             _ => None,
         };
-        let (names, person) = find_names(&self.book, &given, message.user_id.as_deref(), learned);
-        let written_to = self.store.names_written_to(&names).await?;
-        Ok(Sender { given, names, written_to, person })
+        let (names, person) =
+            find_names(&self.notifier.book, &given, message.user_id.as_deref(), learned);
+        let written_to = self.store().names_written_to(&names).await?;
+        Ok(Author { given, names, written_to, person })
     }
 
     /// Whoever writes may be written to freely for a day.
     pub(super) async fn note_window(
         &self,
         message: &Inbound,
-        sender: &Sender,
+        author: &Author,
     ) -> Result<(), StoreError> {
         let Some(at) = message.sent_at else { return Ok(()) };
         // Who was never written to may yet be, under any way to write their number.
-        let names = if sender.written_to.is_empty() { &sender.names } else { &sender.written_to };
+        let names = if author.written_to.is_empty() { &author.names } else { &author.written_to };
         for name in names {
-            self.store.note_inbound(name, at, message.user_id.as_deref()).await?;
+            self.store().note_inbound(name, at, message.user_id.as_deref()).await?;
         }
         Ok(())
     }
 }
 
-impl Sender {
+impl Author {
     /// Whether we have ever had to do with them.
     pub(super) fn is_known(&self) -> bool {
         self.person.is_some() || !self.written_to.is_empty()
@@ -68,19 +70,24 @@ impl Sender {
         self.person.as_ref().and_then(|(_, person)| person.time_zone).unwrap_or(usual)
     }
 
-    /// Their language, else that of the job, else that of what was written.
-    pub(super) fn words(&self, of_job: Option<&str>, written: Option<&str>) -> &'static Say {
+    /// Their language, else that of the job or the script of its task, else that of what they wrote.
+    pub(super) fn words(&self, of_job: Option<&str>, task: &str, written: &str) -> &'static Say {
         let own = self.person.as_ref().and_then(|(_, person)| person.language.as_deref());
-        let written = written.unwrap_or_default();
-        let typed = || typed::read(written).map(|typed| typed.language);
-        answer::say(own.or(of_job).or_else(typed), written)
+        let said = own.or(of_job).or_else(|| {
+            let typed = typed::read(written).map(|typed| typed.language);
+            typed.filter(|_| !answer::is_chinese(task))
+        });
+        let text = if task.is_empty() { written } else { task };
+        answer::say(said, text)
     }
 
     /// Where to answer: the number that we wrote to, since the one that `WhatsApp` tells is not always one to write to.
-    pub(super) fn address<'s>(&'s self, book: &'s Book) -> Option<&'s str> {
+    pub(super) fn address<'s>(&'s self, book: &'s Book) -> Address<'s> {
         let known = self.written_to.iter().find_map(|name| book.phone(name));
         let person = self.person.as_ref().and_then(|(_, person)| person.phone.as_deref());
-        known.or(person).or_else(|| is_phone(&self.given).then_some(self.given.as_str()))
+        let given = is_phone(&self.given).then_some(self.given.as_str());
+        // Who shows no number is written to by the id that they showed.
+        known.or(person).or(given).map_or(Address::UserId(&self.given), Address::Phone)
     }
 }
 
