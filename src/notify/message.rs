@@ -10,7 +10,6 @@ use crate::domain::id::ApprovalId;
 /// What a form of message may hold, in UTF-16 units, which is the strictest way to read "characters".
 pub(super) const TEXT_UNITS_MAX: usize = 4096;
 pub(super) const BODY_UNITS_MAX: usize = 1024;
-pub(super) const TITLE_UNITS_MAX: usize = 20;
 pub(super) const URL_CHARS_MAX: usize = 2000;
 
 /// How a message finds its person; a number goes before an id.

@@ -235,7 +235,15 @@ mod tests {
 
     #[test]
     fn words_of_others_name_no_try() {
-        for word in ["", "x", NOTICE, &format!("{NOTICE}:1"), &format!("{NOTICE}:0:job")] {
+        for word in [
+            "",
+            "x",
+            NOTICE,
+            &format!("{NOTICE}:1"),
+            &format!("{NOTICE}:0:job"),
+            &format!("{NOTICE}:1x:job"),
+            &format!("{NOTICE}:t:job"),
+        ] {
             assert_eq!(find_try(word), None, "{word}");
         }
         for word in [format!("{NOTICE}:one:job"), format!("{NOTICE}:1:"), format!("{NOTICE}:1:a\0")]
@@ -309,11 +317,41 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_failure_depends_on_why_and_in_which_form() {
+        let next = |code: i64, mark: &str| {
+            let word = format!("{NOTICE}:3{mark}:job");
+            let status = json!({"id": "a", "status": "failed", "errors": [{"code": code}],
+                "biz_opaque_callback_data": word});
+            let told = Told::read(body(&status.to_string()).as_bytes());
+            assert_eq!(told.receipts[0].sent_by.as_ref().map(|one| one.tries), Some(3));
+            let [Stage::Failed { next, .. }] = &stages(&told)[..] else { panic!("{told:?}") };
+            *next
+        };
+        for (code, mark, expected) in [
+            (130_429, "", Next::Later),
+            (131_056, "t", Next::Later),
+            (131_000, "", Next::Later),
+            (131_042, "b", Next::Later),
+            (131_047, "", Next::Closed),
+            (131_047, "t", Next::GiveUp),
+            (131_053, "", Next::As(Needs::Template)),
+            (132_018, "t", Next::GiveUp),
+            (132_015, "t", Next::As(Needs::Backup)),
+            (132_015, "b", Next::GiveUp),
+            (131_026, "", Next::GiveUp),
+            (131_049, "t", Next::GiveUp),
+            (999_999, "", Next::GiveUp),
+        ] {
+            assert_eq!(next(code, mark), expected, "{code} {mark}");
+        }
+    }
+
+    #[test]
     fn a_failure_says_why_without_the_number() {
         let error = |errors: Value| {
             let status = json!({"id": "a", "status": "failed", "errors": errors});
             let told = Told::read(body(&status.to_string()).as_bytes());
-            let [Stage::Failed { error }] = &stages(&told)[..] else { panic!("{told:?}") };
+            let [Stage::Failed { error, .. }] = &stages(&told)[..] else { panic!("{told:?}") };
             error.clone()
         };
         let full = json!([{"code": 131_026, "title": "Message undeliverable", "message": "Message undeliverable",

@@ -20,7 +20,7 @@ mod page;
 mod short;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
