@@ -210,8 +210,8 @@ async fn a_message_that_was_kept_is_handled_by_another_server_when_its_own_has_d
     sends.stop().await;
     let asked = Asked { approval_id: approval_id.replace('-', ""), message };
     // It hears, and has no number to answer from, so it leaves the message to others.
-    let silent =
-        ["TOKEN", "PHONE_NUMBER_ID", "BASE_URL"].map(|name| format!("LONGHAUL_WHATSAPP_{name}"));
+    let silent = ["TOKEN", "PHONE_NUMBER_ID", "BASE_URL", "SPACING_SECONDS"]
+        .map(|name| format!("LONGHAUL_WHATSAPP_{name}"));
     let silent: Vec<(&str, &str)> = silent.iter().map(|name| (name.as_str(), "")).collect();
     let hears = Process::serve(&rig, &silent).await;
     assert_eq!(post(&hears.client, &body(&[tap("wamid.kept", PERSON, "r", &asked)])).await, 200);

@@ -1,6 +1,6 @@
 //! Taps on the buttons of a message: each decides the approval that it names, as the person to whom it was sent.
 
-use longhaul::rpc::proto::{ApprovalStep, Door, JobStatus};
+use longhaul::rpc::proto::{ApprovalStep, Door, EventKind, JobStatus};
 use serde_json::{Value, json};
 
 use crate::ask::form;
@@ -74,7 +74,10 @@ async fn a_tap_on_what_was_cancelled_or_has_expired_says_so() {
     rig.db.shift_clock(100_000).await;
     hear(&rig, tap("wamid.expired", PERSON, "a", &asked)).await;
     assert!(last_answer(&rig, PERSON).await.starts_with("*The time is over*"));
-    rig.settled_as("expired", JobStatus::Failed).await;
+    rig.event("expired", EventKind::ApprovalExpired).await;
+    // The sweeper has come to the same end.
+    hear(&rig, tap("wamid.over", PERSON, "r", &asked)).await;
+    assert!(last_answer(&rig, PERSON).await.starts_with("*The time is over*"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
