@@ -36,3 +36,18 @@ alter table longhaul.outbox add constraint outbox_needs_check
   check (needs in ('template', 'backup')) not valid;
 -- Whoever writes without showing a number is known by this.
 create index recipient_user_id on longhaul.recipient (user_id) where user_id is not null;
+
+-- Asked where a notice would wait again: was its approval decided, or the end that it tells undone, since it was taken?
+create function longhaul.is_overtaken(n longhaul.outbox) returns boolean
+  language sql stable as $$
+  select case
+    when n.kind = 'daily_budget' then false
+    when n.approval_id is not null then not exists (
+      select from longhaul.approval a
+      where a.shard = n.shard and a.job_id = n.job_id and a.approval_id = n.approval_id and a.status = 'pending')
+    else exists (
+      select from longhaul.event e
+      where e.shard = n.shard and e.job_id = n.job_id and e.sequence > n.sequence and e.kind = 'job_retried')
+  end
+$$;
+comment on function longhaul.is_overtaken(longhaul.outbox) is 'Whether nobody needs to be told this any more.';

@@ -4,6 +4,7 @@
 //! A stop takes no new work, lets steps in flight finish for a while, gives back the rest, and ends every watch.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -20,7 +21,7 @@ use crate::engine::lease::LeaseKeeper;
 use crate::engine::price::PriceReader;
 use crate::engine::sweeper::Sweeper;
 use crate::model::Model;
-use crate::notify::Notifier;
+use crate::notify::{Listener, Notifier};
 use crate::store::Store;
 use crate::{rpc, web};
 
@@ -107,12 +108,12 @@ impl Server {
         config: &Config,
     ) -> Result<()> {
         let store = &self.store;
-        let (writer, sender, listener) = (store.clone(), store.clone(), store.clone());
+        let (writer, sender, waker) = (store.clone(), store.clone(), store.clone());
         let stop_writing = self.stop_waking.clone();
         let (stop_sending, stop_listening) = (self.stop_waking.clone(), self.stop_waking.clone());
         self.waking.spawn(async move { writer.write_batches(stop_writing).await });
         self.waking.spawn(async move { sender.notify_others(stop_sending).await });
-        self.waking.spawn(async move { listener.listen_to_others(stop_listening).await });
+        self.waking.spawn(async move { waker.listen_to_others(stop_listening).await });
         // From its first job on, its death is to be noticed; where it cannot be, the lease has to do.
         let _ = tokio::time::timeout(Duration::from_secs(1), store.presence().settled()).await;
 
@@ -125,6 +126,8 @@ impl Server {
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
+        let notifier = Arc::new(notifier);
+        let listener = Listener::new(Arc::clone(&notifier), &config.notify);
         let (comparer, allowance) = (executor.clone(), executor.allowance().clone());
         let (answers, answer_store) = (executor.answers().clone(), store.clone());
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
@@ -143,6 +146,9 @@ impl Server {
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("answers", |stop| async move { answers.run(&answer_store, stop).await });
+        if config.web.whatsapp.is_some() {
+            self.spawn("listener", |stop| async move { listener.run(stop).await });
+        }
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         Ok(())
     }

@@ -117,6 +117,8 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
         ("LONGHAUL_WHATSAPP_BASE_URL", sandbox_url.to_owned()),
         ("LONGHAUL_WHATSAPP_TOKEN", "sandbox".to_owned()),
         ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1".to_owned()),
+        // Whoever tries it out is one person, and waits.
+        ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0".to_owned()),
         ("LONGHAUL_WHATSAPP_APP_SECRET", APP_SECRET.to_owned()),
         ("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "sandbox".to_owned()),
         ("LONGHAUL_NOTIFY", "+15550100".to_owned()),

@@ -37,6 +37,10 @@ impl Word for Verdict {}
 pub enum Door {
     /// The approval page behind a link.
     Link,
+    /// A tap on a button of the message.
+    Button,
+    /// A typed answer to the message.
+    Reply,
     /// A Control call.
     Grpc,
     /// The control webhook.

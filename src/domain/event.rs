@@ -138,6 +138,7 @@ pub struct Decision {
     /// Who decided: an approver's number or the name the caller gave, unmasked.
     pub voter: String,
     /// The way it came in.
+    #[serde(flatten, with = "stored_door")]
     pub door: Door,
     /// What they said.
     pub comment: String,
@@ -146,6 +147,36 @@ pub struct Decision {
     pub edited: bool,
     /// When.
     pub decided_at: DateTime<Utc>,
+}
+
+/// How a door is stored: the release before cannot read one that it does not know, so a message is a link to it.
+mod stored_door {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Door;
+
+    #[derive(Serialize, Deserialize)]
+    struct Stored {
+        door: Door,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        came_by: Option<Door>,
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    pub(super) fn serialize<S: Serializer>(door: &Door, serializer: S) -> Result<S::Ok, S::Error> {
+        let stored = match door {
+            Door::Button | Door::Reply => Stored { door: Door::Link, came_by: Some(*door) },
+            Door::Link | Door::Grpc | Door::Webhook | Door::Timeout => {
+                Stored { door: *door, came_by: None }
+            }
+        };
+        stored.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Door, D::Error> {
+        let Stored { door, came_by } = Stored::deserialize(deserializer)?;
+        Ok(came_by.unwrap_or(door))
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -214,3 +245,35 @@ pub enum Delivery {
 }
 
 impl Word for Delivery {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_door_that_the_release_before_does_not_know_is_a_link_to_it() {
+        for (door, stored, came_by) in [
+            (Door::Link, "link", Value::Null),
+            (Door::Grpc, "grpc", Value::Null),
+            (Door::Timeout, "timeout", Value::Null),
+            (Door::Button, "link", json!("button")),
+            (Door::Reply, "link", json!("reply")),
+        ] {
+            let decision = Decision {
+                verdict: Verdict::Approve,
+                voter: "+15550100".to_owned(),
+                door,
+                comment: String::new(),
+                edited: false,
+                decided_at: DateTime::UNIX_EPOCH,
+            };
+            let written = json!(Detail::Decision(decision.clone()));
+            let of_decision = &written["decision"];
+            assert_eq!((&of_decision["door"], &of_decision["came_by"]), (&json!(stored), &came_by));
+            let read: Detail = serde_json::from_value(written).expect("it was written so");
+            assert_eq!(read, Detail::Decision(decision));
+        }
+    }
+}

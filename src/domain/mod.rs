@@ -9,6 +9,8 @@ pub mod template;
 
 pub mod language;
 
+pub mod phone;
+
 pub mod book;
 
 pub mod submission;

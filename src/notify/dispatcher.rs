@@ -2,27 +2,28 @@
 //!
 //! Taking commits `sending` before anything leaves, and each try is recorded as soon as it is known,
 //! so that a death in between leaves a notice which the store judges after its grace time.
-//! One round takes at most one notice per person; its sends run side by side.
+//! At most one notice of each person is on its way; each has a task of its own, so that a slow one holds up no other.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::future::join_all;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::receipt::word_of;
+use super::Notifier;
+use super::channel::Gate;
 use super::refusal::back_off;
-use super::{Notifier, WhatsApp, text};
+use super::sender::Sender;
+use super::text::{Letter, Reader};
 use crate::domain::event::NoticeKind;
 use crate::domain::word::Word as _;
 use crate::store::StoreError;
-use crate::store::outbox::{Outgoing, Sent};
+use crate::store::outbox::{Outcome, Outgoing, Sent, Whom};
+use crate::store::receipt::TRIES_MAX;
 
-/// How many notices one round takes.
-const BATCH: usize = 20;
-/// How often a notice is tried; with the back-off that is more than a day and a half.
-const TRIES_MAX: i32 = 50;
+/// How many notices are on their way at once.
+const SENDS: usize = 64;
 /// How often a request that may have arrived is repeated quickly.
 const QUICK_REPEATS_MAX: i32 = 3;
 /// How long a stopping dispatcher lets its sends finish.
@@ -30,52 +31,23 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// How often a result is offered to a database that is away: about 16 s, well within the store's grace time.
 const RECORD_TRIES: u32 = 6;
 
-/// What one round did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Notices that were accepted.
-    pub sent: usize,
-    /// Notices that will be tried again.
-    pub again: usize,
-    /// Notices that were given up.
-    pub refused: usize,
-    /// Notices of which nobody knows whether they went out.
-    pub ambiguous: usize,
-    /// Tries whose dispatcher died, judged now.
-    pub judged: u64,
-}
-
-impl Counts {
-    fn taken(self) -> usize {
-        self.sent + self.again + self.refused + self.ambiguous
-    }
-
-    fn count(&mut self, sent: &Sent) {
-        let count = match sent {
-            Sent::Accepted { .. } => &mut self.sent,
-            Sent::Again { .. } => &mut self.again,
-            Sent::Refused { .. } => &mut self.refused,
-            Sent::Ambiguous { .. } => &mut self.ambiguous,
-        };
-        *count += 1;
-    }
-}
-
 impl Notifier {
     /// Sends notices until told to stop; sends that are on their way then are finished and recorded.
     ///
     /// Without a number to send from it only waits: notices stay pending.
-    pub async fn run(&self, stop: CancellationToken) {
-        if self.whatsapp.is_none() {
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        if self.sender.is_none() {
             tracing::info!("no whatsapp number is configured: notices stay pending");
             return stop.cancelled().await;
         }
+        let mut sends = JoinSet::new();
         let mut is_failing = false;
         while !stop.is_cancelled() {
             let mut woken = std::pin::pin!(self.store.wake().notices.notified());
             woken.as_mut().enable();
-            let Some(round) = self.round(&stop).await else { break };
-            match &round {
+            let room = SENDS - sends.len();
+            let taken = self.run_once(room, &mut sends).await;
+            match &taken {
                 Ok(_) => is_failing = false,
                 Err(error) => {
                     if !std::mem::replace(&mut is_failing, true) {
@@ -86,58 +58,71 @@ impl Notifier {
                     }
                 }
             }
-            if round.is_ok_and(|counts| counts.taken() == BATCH) {
-                continue;
-            }
             let jittered = self.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
             tokio::select! {
                 () = stop.cancelled() => {}
                 // A database that is away is asked once a poll, however often it wakes us.
-                () = woken, if !is_failing => {}
+                () = woken, if !is_failing && sends.len() < SENDS => {}
+                Some(ended) = sends.join_next() => note(ended),
                 () = sleep(jittered) => {}
             }
         }
-    }
-
-    /// One round, which a stop gives some time to finish; `None` if that was not enough.
-    async fn round(&self, stop: &CancellationToken) -> Option<Result<Counts, StoreError>> {
-        let mut round = std::pin::pin!(self.run_once());
-        tokio::select! {
-            counts = &mut round => return Some(counts),
-            () = stop.cancelled() => {}
-        }
-        let finished = timeout(DRAIN, round).await.ok();
-        if finished.is_none() {
+        let drained = async {
+            while let Some(ended) = sends.join_next().await {
+                note(ended);
+            }
+        };
+        if timeout(DRAIN, drained).await.is_err() {
             tracing::warn!("stopped with notices on their way; they are judged later");
         }
-        finished
     }
 
-    /// Judges lost tries, then takes one batch of due notices and sends it; a second round right after finds nothing.
-    pub async fn run_once(&self) -> Result<Counts, StoreError> {
-        let Some(whatsapp) = &self.whatsapp else { return Ok(Counts::default()) };
-        let judged = self.store.judge_lost_notices().await?;
-        let mut counts = Counts { judged, ..Counts::default() };
-        let notices = self.take().await?;
-        let deliveries = notices.iter().map(|notice| self.deliver(whatsapp, notice));
-        for sent in join_all(deliveries).await {
-            counts.count(&sent?);
+    /// Judges lost tries, takes due notices for as many as there is room, and begins to send each; answers how many.
+    ///
+    /// A second round right after finds nothing.
+    pub async fn run_once(
+        self: &Arc<Self>,
+        room: usize,
+        sends: &mut JoinSet<Result<Outcome, StoreError>>,
+    ) -> Result<usize, StoreError> {
+        let Some(sender) = &self.sender else { return Ok(0) };
+        self.store.judge_lost_notices().await?;
+        let notices = self.take(sender, room).await?;
+        let taken = notices.len();
+        for notice in notices {
+            let notifier = Arc::clone(self);
+            sends.spawn(async move { notifier.deliver(&notice).await });
         }
-        Ok(counts)
+        Ok(taken)
     }
 
     /// A batch from where the last one ended, and from the beginning again, so that everybody has a turn.
-    async fn take(&self) -> Result<Vec<Outgoing>, StoreError> {
+    async fn take(&self, sender: &Sender, room: usize) -> Result<Vec<Outgoing>, StoreError> {
+        let gate = if sender.channel.trouble().is_some() {
+            sender.gate(self.store.now().await?).await
+        } else {
+            Gate::Open
+        };
+        let (room, whom) = match gate {
+            Gate::Open => (room, Whom::Everybody),
+            Gate::Probe => (room.min(1), Whom::People),
+            // What needs no number to be sent from is not held up by one.
+            Gate::Shut => (room, Whom::Endpoints),
+        };
+        if room == 0 {
+            return Ok(Vec::new());
+        }
         let after = self.lock_after().clone();
-        let mut notices = self.store.take_notices(BATCH as i64, &after).await?;
+        let take =
+            |room: usize, after| self.store.take_notices(room as i64, after, whom, sender.spacing);
+        let mut notices = take(room, &after).await?;
         let mut last = notices.iter().map(|notice| notice.recipient.clone()).max();
-        if notices.len() < BATCH && !after.is_empty() {
-            let left = (BATCH - notices.len()) as i64;
-            let begun_again = self.store.take_notices(left, "").await?;
+        if notices.len() < room && !after.is_empty() {
+            let begun_again = take(room - notices.len(), "").await?;
             last = begun_again.iter().map(|notice| notice.recipient.clone()).max();
             notices.extend(begun_again);
         }
-        let is_full = notices.len() == BATCH;
+        let is_full = notices.len() == room;
         *self.lock_after() = last.filter(|_| is_full).unwrap_or_default();
         Ok(notices)
     }
@@ -151,38 +136,70 @@ impl Notifier {
         skip_all,
         fields(job_id = %notice.key, notice_id = %notice.notice_id, kind = notice.kind.word(), tries = notice.tries)
     )]
-    async fn deliver(&self, whatsapp: &WhatsApp, notice: &Outgoing) -> Result<Sent, StoreError> {
-        let sent = match text::write(notice, &self.public_url, self.language.as_deref()) {
-            Some(body) => {
-                let word = word_of(notice);
-                whatsapp.send_text(&notice.recipient, &body, &word, notice.tries).await
-            }
-            None => Sent::Refused { error: "the links of this request are gone".to_owned() },
+    async fn deliver(&self, notice: &Outgoing) -> Result<Outcome, StoreError> {
+        let outcome = match &self.sender {
+            Some(sender) => Box::pin(self.send(sender, notice)).await,
+            None => Outcome {
+                sent: Sent::Held { after: Duration::ZERO, error: "no channel".to_owned() },
+                rest: Duration::ZERO,
+                is_closed: false,
+            },
         };
-        let sent = bounded(sent, notice.kind, notice.tries);
-        match &sent {
+        let outcome = Outcome { sent: bounded(outcome.sent, notice.kind, notice.tries), ..outcome };
+        match &outcome.sent {
             // The provider's id of the message is not logged: it holds the number it went to.
             Sent::Accepted { .. } => tracing::debug!("sent a notice"),
-            Sent::Again { after, error } => {
+            Sent::Again { after, error } | Sent::Held { after, error } => {
                 tracing::debug!(error, after_seconds = after.as_secs(), "will try a notice again");
             }
             Sent::Refused { error } => tracing::warn!(error, "gave a notice up"),
             Sent::Ambiguous { error } => tracing::warn!(error, "a notice may have gone out"),
         }
-        self.record(notice, &sent).await.map(|()| sent)
+        self.record(notice, &outcome).await?;
+        if let Sent::Held { error, .. } = &outcome.sent {
+            self.store.explain_waiting(error).await?;
+        }
+        Ok(outcome)
+    }
+
+    async fn send(&self, sender: &Sender, notice: &Outgoing) -> Outcome {
+        let person = self.book.find(&notice.recipient).map(|(_, person)| person);
+        let reader = Reader {
+            language: person.and_then(|person| person.language.as_deref()),
+            operators_language: self.language.as_deref(),
+            time_zone: person.and_then(|person| person.time_zone).unwrap_or(self.time_zone),
+        };
+        let letter = Letter::new(notice, &self.public_url, reader);
+        sender.send(notice, &letter, person).await
     }
 
     /// What was sent must be known, or it would be sent again: a database that is away gets some time to come back.
-    async fn record(&self, notice: &Outgoing, sent: &Sent) -> Result<(), StoreError> {
+    async fn record(&self, notice: &Outgoing, outcome: &Outcome) -> Result<(), StoreError> {
         let mut pause = Duration::from_millis(500);
         for _ in 1..RECORD_TRIES {
-            match self.store.record_notice(notice, sent).await {
+            match self.store.record_notice(notice, outcome).await {
                 Err(StoreError::Unavailable(_)) => sleep(pause).await,
                 recorded => return recorded.map(|_delivery| ()),
             }
             pause *= 2;
         }
-        self.store.record_notice(notice, sent).await.map(|_delivery| ())
+        self.store.record_notice(notice, outcome).await.map(|_delivery| ())
+    }
+}
+
+/// A send that ended without its result being recorded leaves a notice that is judged later.
+fn note(ended: Result<Result<Outcome, StoreError>, JoinError>) {
+    match ended {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "could not record what became of a notice"
+            );
+        }
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "a send broke off");
+        }
     }
 }
 
@@ -199,6 +216,7 @@ fn bounded(sent: Sent, kind: NoticeKind, tries: i32) -> Sent {
         }
         Sent::Accepted { .. }
         | Sent::Again { .. }
+        | Sent::Held { .. }
         | Sent::Refused { .. }
         | Sent::Ambiguous { .. } => sent,
     }

@@ -7,7 +7,17 @@
 
 mod dispatcher;
 
+mod inbound;
+
+mod channel;
+
+mod sender;
+
+mod form;
+
 mod text;
+
+mod message;
 
 mod whatsapp;
 
@@ -26,8 +36,10 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use reqwest::header::InvalidHeaderValue;
 
-pub use self::dispatcher::Counts;
+pub use self::form::{FormSettings, RequestForm, TemplateButtons};
+pub use self::inbound::Listener;
 pub use self::receipt::Told;
+use self::sender::Sender;
 pub use self::whatsapp::{WhatsApp, WhatsAppSettings};
 use crate::domain::book::Book;
 use crate::store::Store;
@@ -55,9 +67,12 @@ pub struct NotifySettings {
 /// Notifier sends what the outbox holds.
 pub struct Notifier {
     store: Store,
-    whatsapp: Option<WhatsApp>,
+    /// How people are reached; without it their notices stay pending.
+    sender: Option<Sender>,
     public_url: String,
     language: Option<String>,
+    time_zone: Tz,
+    book: Arc<Book>,
     poll: Duration,
     /// The person whose notice was taken last, if others may come after.
     after: Mutex<String>,
@@ -98,9 +113,11 @@ impl Notifier {
     pub fn new(store: Store, settings: &NotifySettings) -> Result<Self, NotifySetupError> {
         Ok(Self {
             store,
-            whatsapp: settings.whatsapp.as_ref().map(WhatsApp::new).transpose()?,
+            sender: settings.whatsapp.as_ref().map(Sender::new).transpose()?,
             public_url: link_base(&settings.public_url).ok_or(NotifySetupError::PublicUrl)?,
             language: settings.language.clone(),
+            time_zone: settings.time_zone,
+            book: Arc::clone(&settings.book),
             poll: settings.poll,
             after: Mutex::default(),
         })

@@ -4,6 +4,9 @@
 //! Meta's code decides and never its words; the status decides only where there is no code that is known.
 //! The words hold no token and no phone number, whatever the answer repeated of them.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use chrono::DateTime;
@@ -11,7 +14,9 @@ use reqwest::StatusCode;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use self::Class::{Ambiguous, Configuration, Permanent, Rate};
+use self::Class::{
+    Ambiguous, Configuration, Pair, Permanent, Rate, Template, Undeliverable, Window,
+};
 
 const WORDS_CHARS_MAX: usize = 300;
 const BACK_OFF_MAX: Duration = Duration::from_hours(1);
@@ -25,17 +30,25 @@ const SECRET_BYTES_MIN: usize = 8;
 /// What can be done about an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Not sent: too much at once, try again after a while.
+    /// Not sent: too much at once, so nothing more from this account for a while.
     Rate,
+    /// Not sent: too much for this one person, who is left alone for a while.
+    Pair,
     /// Perhaps sent: a blind repetition may reach the person twice.
     Ambiguous,
-    /// Not sent, and this message never will be.
+    /// Not sent: the person may not be written to freely, only with a template.
+    Window,
+    /// Not sent: this template cannot be used, at present or at all; another one may.
+    Template,
+    /// Not sent, and nothing will reach this person here.
+    Undeliverable,
+    /// Not sent, and not in this form; another form may do.
     Permanent,
     /// Not sent, and no message will be until a person mends the account, the number or the token.
     Configuration,
 }
 
-/// Meta's codes by what they mean for a text message; the ends of a range belong to it.
+/// Meta's codes by what they mean for a message; the ends of a range belong to it.
 const CODES: &[(i64, i64, Class)] = &[
     (0, 0, Configuration),             // the token cannot be read
     (1, 2, Ambiguous),                 // unknown; service down
@@ -48,33 +61,50 @@ const CODES: &[(i64, i64, Class)] = &[
     (200, 299, Configuration),         // permissions
     (368, 368, Configuration),         // the account is restricted
     (80_007, 80_007, Rate),            // the account's limit
-    (130_403, 130_403, Permanent),     // we blocked the person
+    (130_403, 130_403, Undeliverable), // we blocked the person
     (130_429, 130_429, Rate),          // throughput
-    (130_472, 130_472, Permanent),     // the person is in an experiment
-    (130_497, 130_497, Permanent),     // not to this country
+    (130_472, 130_472, Undeliverable), // the person is in an experiment
+    (130_497, 130_497, Undeliverable), // not to this country
     (131_000, 131_000, Ambiguous),     // unknown
     (131_005, 131_005, Configuration), // access denied
     (131_008, 131_009, Permanent),     // a parameter is missing; has a bad value
     (131_016, 131_016, Ambiguous),     // service unavailable
-    (131_021, 131_021, Permanent),     // to oneself
-    (131_026, 131_026, Permanent),     // undeliverable
-    (131_030, 131_030, Permanent),     // a test number, and the person is not on its list
+    (131_021, 131_021, Undeliverable), // to oneself
+    (131_026, 131_026, Undeliverable), // not on WhatsApp, or not with this app
+    (131_030, 131_030, Undeliverable), // a test number, and the person is not on its list
     (131_031, 131_031, Configuration), // account locked
     (131_037, 131_037, Configuration), // display name not approved
     (131_042, 131_042, Configuration), // payment
     (131_045, 131_045, Configuration), // registration
-    (131_047, 131_047, Permanent),     // the window is closed
-    (131_048, 131_050, Permanent),     // spam limit; limit of the person; opted out
+    (131_047, 131_047, Window),        // the window is closed
+    (131_048, 131_048, Configuration), // spam limit: to go on would make it worse
+    (131_049, 131_050, Undeliverable), // limit of the person, for a day; opted out
     (131_051, 131_053, Permanent),     // unsupported; media
-    (131_056, 131_057, Rate),          // too much for one person; number in maintenance
-    (131_062, 131_062, Permanent),     // not to such an id
+    (131_056, 131_056, Pair),          // too much for one person
+    (131_057, 131_057, Rate),          // the number is in maintenance
+    (131_062, 131_062, Undeliverable), // not to such an id
     (131_063, 131_063, Configuration), // marketing is off
-    (132_000, 132_018, Permanent),     // templates
+    (131_064, 131_064, Rate),          // too much that had to be classified
+    (132_000, 132_000, Permanent),     // the number of parameters
+    (132_001, 132_001, Template),      // no such template in this language
+    (132_005, 132_012, Permanent),     // too long; content; format of a parameter
+    (132_015, 132_016, Template),      // the template is paused; is disabled
+    (132_018, 132_018, Permanent),     // a parameter's text
+    (132_068, 132_068, Configuration), // a flow is blocked
+    (132_069, 132_069, Rate),          // a flow is slowed down
     (133_000, 133_000, Configuration), // registration
     (133_004, 133_004, Ambiguous),     // server unavailable
     (133_005, 133_016, Configuration), // registration
     (134_011, 134_011, Configuration), // terms of payments
     (135_000, 135_000, Permanent),     // a parameter is wrong
+    (139_200, 139_200, Configuration), // this way of sending is blocked
+];
+
+/// What is not asked again before, whatever the answer says.
+const WAITS: &[(i64, Duration)] = &[
+    (131_048, Duration::from_hours(1)), // each further try counts against the number
+    (131_064, Duration::from_hours(1)),
+    (133_015, Duration::from_mins(5)), // a number that was just deleted
 ];
 
 /// An unknown sending number comes as a wrong parameter with this subcode.
@@ -103,7 +133,9 @@ impl Refusal {
             None => format!("status {}", status.as_u16()),
         };
         let said = [&error["message"], &error["error_data"]["details"]];
-        Self { class, wait: find_wait(headers), words: say(head, code, said, secret) }
+        let least = code.and_then(|code| WAITS.iter().find(|(of, _)| *of == code));
+        let wait = find_wait(headers).max(least.map(|(_, wait)| *wait));
+        Self { class, wait, words: say(head, code, said, secret) }
     }
 }
 
@@ -124,14 +156,18 @@ pub(super) fn back_off(tries: i32) -> Duration {
     Duration::from_secs(4_u64.pow(power)).min(BACK_OFF_MAX)
 }
 
+/// The class of a code, if it is known.
+pub(super) fn find_class(code: i64) -> Option<Class> {
+    let known = CODES.iter().find(|(first, last, _)| (*first..=*last).contains(&code));
+    known.map(|(_, _, class)| *class)
+}
+
 fn classify(status: StatusCode, code: Option<i64>, subcode: Option<i64>) -> Class {
     if code.zip(subcode) == Some(UNKNOWN_OBJECT) {
         return Configuration;
     }
-    let known = code
-        .and_then(|code| CODES.iter().find(|(first, last, _)| (*first..=*last).contains(&code)));
-    if let Some((_, _, class)) = known {
-        return *class;
+    if let Some(class) = code.and_then(find_class) {
+        return class;
     }
     match status.as_u16() {
         429 => Rate,
@@ -195,152 +231,4 @@ fn without_numbers(said: &str) -> String {
         rest = &from_digit[run.len()..];
     }
     kept + rest
-}
-
-#[cfg(test)]
-mod tests {
-    use reqwest::header::{HeaderName, HeaderValue};
-    use serde_json::json;
-
-    use super::*;
-
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let pair =
-            |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
-        pairs.iter().map(pair).collect()
-    }
-
-    fn class_of(status: u16, body: &Value) -> Class {
-        let status = StatusCode::from_u16(status).unwrap();
-        Refusal::read(status, &HeaderMap::new(), body.to_string().as_bytes(), "").class
-    }
-
-    #[test]
-    fn the_code_decides_and_the_status_does_not() {
-        for (code, class) in [
-            (0, Configuration),
-            (1, Ambiguous),
-            (2, Ambiguous),
-            (4, Rate),
-            (10, Configuration),
-            (100, Permanent),
-            (190, Configuration),
-            (200, Configuration),
-            (299, Configuration),
-            (368, Configuration),
-            (80_007, Rate),
-            (130_429, Rate),
-            (131_000, Ambiguous),
-            (131_005, Configuration),
-            (131_016, Ambiguous),
-            (131_026, Permanent),
-            (131_030, Permanent),
-            (131_045, Configuration),
-            (131_047, Permanent),
-            (131_048, Permanent),
-            (131_049, Permanent),
-            (131_056, Rate),
-            (131_057, Rate),
-            (133_004, Ambiguous),
-            (133_010, Configuration),
-        ] {
-            for status in [200, 400, 403, 429, 500] {
-                let body = json!({"error": {"code": code}});
-                assert_eq!(class_of(status, &body), class, "{code} with {status}");
-            }
-        }
-    }
-
-    #[test]
-    fn without_a_known_code_the_status_decides() {
-        for (status, class) in [
-            (200, Ambiguous),
-            (302, Configuration),
-            (400, Permanent),
-            (401, Configuration),
-            (404, Configuration),
-            (408, Ambiguous),
-            (413, Permanent),
-            (429, Rate),
-            (500, Ambiguous),
-            (502, Ambiguous),
-            (504, Ambiguous),
-        ] {
-            assert_eq!(class_of(status, &Value::Null), class, "{status}");
-            assert_eq!(class_of(status, &json!({"error": {"code": 999_999}})), class, "{status}");
-        }
-    }
-
-    #[test]
-    fn a_wrong_sending_number_is_a_fault_of_the_configuration() {
-        let body = json!({"error": {"code": 100, "error_subcode": 33}});
-        assert_eq!(class_of(400, &body), Configuration);
-    }
-
-    #[test]
-    fn no_two_ranges_of_codes_overlap() {
-        assert!(CODES.iter().all(|(first, last, _)| first <= last));
-        assert!(CODES.windows(2).all(|pair| pair[0].1 < pair[1].0));
-    }
-
-    #[test]
-    fn the_back_off_grows_to_an_hour_and_no_further() {
-        let seconds = [1, 2, 3, 6, 7, 50, i32::MAX].map(|tries| back_off(tries).as_secs());
-        assert_eq!(seconds, [1, 4, 16, 1024, 3600, 3600, 3600]);
-        assert_eq!(back_off(0).as_secs(), 1);
-    }
-
-    #[test]
-    fn the_wait_is_read_in_every_form_and_bounded() {
-        const NOW: (&str, &str) = ("date", "Sun, 29 Nov 2026 18:00:00 GMT");
-        let usage = |text| ("x-business-use-case-usage", text);
-        for (pairs, seconds) in [
-            (vec![("retry-after", "30")], Some(30)),
-            (vec![NOW, ("retry-after", "Sun, 29 Nov 2026 18:01:30 GMT")], Some(90)),
-            (vec![("retry-after", "1e300")], None),
-            (vec![("retry-after", "99999999")], Some(86_400)),
-            (vec![("retry-after", "soon")], None),
-            (vec![usage(r#"{"1":[{"estimated_time_to_regain_access":0}]}"#)], None),
-            (
-                vec![
-                    ("retry-after", "30"),
-                    usage(
-                        r#"{"1":[{"type":"whatsapp","estimated_time_to_regain_access":2}],"2":[{"estimated_time_to_regain_access":1}]}"#,
-                    ),
-                ],
-                Some(120),
-            ),
-            (vec![usage("[]")], None),
-            (vec![], None),
-        ] {
-            let wait = find_wait(&headers(&pairs)).map(|wait| wait.as_secs());
-            assert_eq!(wait, seconds, "{pairs:?}");
-        }
-    }
-
-    #[test]
-    fn the_words_hold_no_token_and_no_phone_number() {
-        let message =
-            "(#190) Malformed access token EAAsecret for +1 (650) 555-1234\n, 16505551234";
-        let body = json!({"error": {
-            "code": 190, "message": message, "error_data": {"details": "limit 131056 of +442071838750."}}});
-        let body = body.to_string();
-        let refusal = Refusal::read(
-            StatusCode::UNAUTHORIZED,
-            &HeaderMap::new(),
-            body.as_bytes(),
-            "EAAsecret",
-        );
-        let expected = "error 190: Malformed access token … for … , …: limit 131056 of ….";
-        assert_eq!(refusal.words, expected);
-    }
-
-    #[test]
-    fn long_words_are_cut_and_missing_ones_leave_the_status() {
-        let body = json!({"error": {"code": 100, "message": "长".repeat(5000)}}).to_string();
-        let read =
-            |body: &[u8]| Refusal::read(StatusCode::BAD_GATEWAY, &HeaderMap::new(), body, "").words;
-        assert_eq!(read(body.as_bytes()).chars().count(), WORDS_CHARS_MAX);
-        assert_eq!(read(b"<html>"), "status 502");
-    }
 }

@@ -1,6 +1,7 @@
 //! The texts of notices, as a person reads them on a phone.
 //!
-//! In comes a notice with everything it tells, out comes one message of at most 4,096 characters.
+//! In comes a notice with everything it tells, out comes its text for each form of message, no longer than that takes.
+//! It is in the language of its reader, and its times are those of where they are.
 //! What is ours (titles, deadline, links) always survives whole; what users and models wrote is cleaned and cut to fit.
 //! An output is quoted line by line, so that no line of it can pass for one of our links.
 
@@ -12,28 +13,30 @@ mod pt_br;
 
 mod excerpt;
 
-#[cfg(test)]
-mod tests;
+pub(super) mod answer;
 
-use std::borrow::Cow;
+mod page;
+
+mod short;
+
+#[cfg(test)]
+pub(super) mod tests;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use chrono_tz::Tz;
 
-use self::excerpt::{cut, lines, one_line, quote, units};
+use self::excerpt::{cut, lines, one_line};
+use self::page::Page;
+use super::message::TEXT_UNITS_MAX;
 use crate::domain::event::NoticeKind;
 use crate::domain::job::Reason;
-use crate::domain::language::is_same;
+use crate::domain::language::{is_same, local};
 use crate::domain::money::Usd;
 use crate::store::outbox::Outgoing;
 
-/// What `WhatsApp` takes, counted in UTF-16 units, which is the strictest way to read "characters".
-const UNITS_MAX: usize = 4096;
 const TASK_UNITS_MAX: usize = 200;
 const NOTE_UNITS_MAX: usize = 1000;
-const OUTPUT_UNITS_MAX: usize = 700;
 const ERROR_UNITS_MAX: usize = 300;
-/// Less of an output than this says nothing.
-const OUTPUT_UNITS_MIN: usize = 60;
 
 /// Every language, the one for everybody else first.
 const ALL: [&Words; 3] = [&en::WORDS, &zh::WORDS, &pt_br::WORDS];
@@ -55,14 +58,24 @@ struct Words {
     draft_begins: &'static str,
     result: &'static str,
     result_begins: &'static str,
-    /// What the links do.
+    /// What the links do, and the button that opens the page, and the buttons that decide.
     how: &'static str,
+    how_link: &'static str,
+    how_buttons: &'static str,
+    /// The titles of buttons, of at most twenty letters.
+    open_title: &'static str,
+    approve_title: &'static str,
+    reject_title: &'static str,
     /// What stands before the links and the rest, with what follows it.
     approve: &'static str,
     reject: &'static str,
     error: &'static str,
     step: fn(i32, i32) -> String,
-    deadline: fn(DateTime<Utc>, Option<Left>) -> String,
+    /// When it is, and how long that is.
+    deadline: fn(&str, &str) -> String,
+    /// What follows a moment that is still to come.
+    left: fn(Left) -> String,
+    no_deadline: &'static str,
     why_failed: fn(Option<Reason>) -> &'static str,
     why_cancelled: fn(Option<Reason>) -> &'static str,
     /// What the budget does not cover, and what to do.
@@ -83,103 +96,160 @@ enum Left {
     Moments,
 }
 
-/// The message of a notice; `None` for an approval request whose links are gone.
-///
-/// What operators are told is in their language, which need not be that of the job.
-pub(super) fn write(
-    notice: &Outgoing,
-    public_url: &str,
-    operators_language: Option<&str>,
-) -> Option<String> {
-    let words = words(notice.language.as_deref(), &notice.task);
-    Some(match notice.kind {
-        NoticeKind::ApprovalRequested => asked(words, words.asked, notice, public_url)?,
-        NoticeKind::ApprovalReminder => asked(words, words.reminded, notice, public_url)?,
-        NoticeKind::ApprovalEscalated => asked(words, words.escalated, notice, public_url)?,
-        NoticeKind::Completed => completed(words, notice),
-        NoticeKind::Failed => failed(words, notice),
-        NoticeKind::Cancelled => cancelled(words, notice),
-        NoticeKind::OutOfBudget => out_of_budget(words, notice),
-        NoticeKind::DailyBudget => {
-            daily_budget(self::words(operators_language.or(Some("en")), ""), notice)
-        }
-    })
+/// A notice as its reader gets it.
+pub(super) struct Letter<'a> {
+    notice: &'a Outgoing,
+    public_url: &'a str,
+    words: &'static Words,
+    time_zone: Tz,
 }
 
-fn asked(words: &Words, title: &str, notice: &Outgoing, public_url: &str) -> Option<String> {
-    let tokens = notice.tokens.as_ref()?;
-    let deadline = notice.deadline_at.map(|deadline_at| {
-        let left = Left::until(deadline_at, notice.now);
-        (words.deadline)(deadline_at, left) + "\n"
-    });
-    let end = format!(
-        "{}{}\n\n{}{public_url}/approvals/{}\n{}{public_url}/approvals/{}",
-        deadline.unwrap_or_default(),
-        words.how,
-        words.approve,
-        tokens.approve,
-        words.reject,
-        tokens.reject,
-    );
-    let mut page = Page::new(end);
-    page.add(&head(title, notice, Some(words)));
-    page.add(&cut(&lines(notice.note.as_deref().unwrap_or_default()), NOTE_UNITS_MAX));
-    page.add_output(notice.output.as_deref(), words.draft, words.draft_begins);
-    Some(page.finish())
+/// Who reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reader<'a> {
+    /// Their own language, which goes before that of the job.
+    pub(super) language: Option<&'a str>,
+    /// The language of operators, who are told what is of no job.
+    pub(super) operators_language: Option<&'a str>,
+    /// Where they are.
+    pub(super) time_zone: Tz,
 }
 
-fn completed(words: &Words, notice: &Outgoing) -> String {
-    let mut page = Page::new(cost(words, notice.cost_usd));
-    page.add(&head(words.completed, notice, None));
-    page.add_output(notice.output.as_deref(), words.result, words.result_begins);
-    page.finish()
-}
-
-fn failed(words: &Words, notice: &Outgoing) -> String {
-    let mut page = Page::new(cost(words, notice.cost_usd));
-    page.add(&head(words.failed, notice, Some(words)));
-    let mut why = (words.why_failed)(notice.reason).to_owned();
-    // Of these two the reason says everything that the error does.
-    let says_all =
-        matches!(notice.reason, Some(Reason::ApprovalExpired | Reason::RecoveriesExhausted));
-    let error = one_line(notice.error.as_deref().unwrap_or_default());
-    if !says_all && !error.is_empty() {
-        why = format!("{why}\n{}{}", words.error, cut(&error, ERROR_UNITS_MAX));
+impl<'a> Letter<'a> {
+    pub(super) fn new(notice: &'a Outgoing, public_url: &'a str, reader: Reader<'_>) -> Self {
+        let words = match notice.kind {
+            NoticeKind::DailyBudget => {
+                words(reader.language.or(reader.operators_language).or(Some("en")), "")
+            }
+            NoticeKind::ApprovalRequested
+            | NoticeKind::ApprovalReminder
+            | NoticeKind::ApprovalEscalated
+            | NoticeKind::Completed
+            | NoticeKind::Failed
+            | NoticeKind::Cancelled
+            | NoticeKind::OutOfBudget => {
+                words(reader.language.or(notice.language.as_deref()), &notice.task)
+            }
+        };
+        Self { notice, public_url, words, time_zone: reader.time_zone }
     }
-    page.add(&why);
-    page.finish()
-}
 
-fn cancelled(words: &Words, notice: &Outgoing) -> String {
-    let mut page = Page::new(cost(words, notice.cost_usd));
-    page.add(&head(words.cancelled, notice, Some(words)));
-    page.add((words.why_cancelled)(notice.reason));
-    page.finish()
-}
+    /// The tag of its language.
+    pub(super) fn language(&self) -> &'static str {
+        self.words.tag
+    }
 
-fn out_of_budget(words: &Words, notice: &Outgoing) -> String {
-    let mut page = Page::new(cost(words, notice.cost_usd));
-    page.add(&head(words.out_of_budget, notice, Some(words)));
-    page.add(words.why_paused);
-    page.finish()
-}
+    /// The whole text, with its links; `None` for a request whose links are gone.
+    pub(super) fn whole(&self) -> Option<String> {
+        let Self { notice, words, .. } = self;
+        Some(match notice.kind {
+            NoticeKind::ApprovalRequested
+            | NoticeKind::ApprovalReminder
+            | NoticeKind::ApprovalEscalated => self.asked()?,
+            NoticeKind::Completed => {
+                let mut page = Page::new(cost(words, notice.cost_usd), TEXT_UNITS_MAX);
+                page.add(&head(words.completed, notice, None));
+                page.add_output(notice.output.as_deref(), words.result, words.result_begins);
+                page.finish()
+            }
+            NoticeKind::Failed => self.told(words.failed, &self.why_failed()),
+            NoticeKind::Cancelled => {
+                self.told(words.cancelled, (words.why_cancelled)(notice.reason))
+            }
+            NoticeKind::OutOfBudget => self.told(words.out_of_budget, words.why_paused),
+            NoticeKind::DailyBudget => {
+                format!("*{}*\n\n{}", words.day_used_up, self.why_put_off())
+            }
+        })
+    }
 
-/// It is about every job, so it names none.
-fn daily_budget(words: &Words, notice: &Outgoing) -> String {
-    let budget_usd = notice.daily_budget_usd.map(|usd| usd.to_string());
-    format!("*{}*\n\n{}", words.day_used_up, (words.why_put_off)(budget_usd.as_deref()))
+    fn asked(&self) -> Option<String> {
+        let Self { notice, words, .. } = self;
+        let [approve, reject] = self.links()?;
+        let deadline = self.deadline().map(|(at, left)| (words.deadline)(&at, &left) + "\n");
+        let end = format!(
+            "{}{}\n\n{}{approve}\n{}{reject}",
+            deadline.unwrap_or_default(),
+            words.how,
+            words.approve,
+            words.reject,
+        );
+        let mut page = Page::new(end, TEXT_UNITS_MAX);
+        page.add(&head(self.asking_title(), notice, Some(words)));
+        page.add(&cut(&lines(notice.note.as_deref().unwrap_or_default()), NOTE_UNITS_MAX));
+        page.add_output(notice.output.as_deref(), words.draft, words.draft_begins);
+        Some(page.finish())
+    }
+
+    fn asking_title(&self) -> &'static str {
+        match self.notice.kind {
+            NoticeKind::ApprovalReminder => self.words.reminded,
+            NoticeKind::ApprovalEscalated => self.words.escalated,
+            NoticeKind::ApprovalRequested
+            | NoticeKind::Completed
+            | NoticeKind::Failed
+            | NoticeKind::Cancelled
+            | NoticeKind::OutOfBudget
+            | NoticeKind::DailyBudget => self.words.asked,
+        }
+    }
+
+    fn told(&self, title: &str, why: &str) -> String {
+        let Self { notice, words, .. } = self;
+        let mut page = Page::new(cost(words, notice.cost_usd), TEXT_UNITS_MAX);
+        page.add(&head(title, notice, Some(words)));
+        page.add(why);
+        page.finish()
+    }
+
+    fn why_failed(&self) -> String {
+        let Self { notice, words, .. } = self;
+        let why = (words.why_failed)(notice.reason).to_owned();
+        // Of these two the reason says everything that the error does.
+        let says_all =
+            matches!(notice.reason, Some(Reason::ApprovalExpired | Reason::RecoveriesExhausted));
+        let error = one_line(notice.error.as_deref().unwrap_or_default());
+        if says_all || error.is_empty() {
+            return why;
+        }
+        format!("{why}\n{}{}", words.error, cut(&error, ERROR_UNITS_MAX))
+    }
+
+    /// It is about every job, so it names none.
+    fn why_put_off(&self) -> String {
+        let budget_usd = self.notice.daily_budget_usd.map(|usd| usd.to_string());
+        (self.words.why_put_off)(budget_usd.as_deref())
+    }
+
+    /// Where approve and reject lead.
+    fn links(&self) -> Option<[String; 2]> {
+        let tokens = self.notice.tokens.as_ref()?;
+        let link = |token: &str| format!("{}/approvals/{token}", self.public_url);
+        Some([link(&tokens.approve), link(&tokens.reject)])
+    }
+
+    /// Until when to decide, and how long that is.
+    fn deadline(&self) -> Option<(String, String)> {
+        let deadline_at = self.notice.deadline_at?;
+        let left = Left::until(deadline_at, self.notice.now).map(self.words.left);
+        let at = local(deadline_at, self.time_zone, self.words.tag);
+        Some((at, left.unwrap_or_default()))
+    }
 }
 
 /// The title, what the job is for, and where it stands.
 fn head(title: &str, notice: &Outgoing, step_words: Option<&Words>) -> String {
-    let task = one_line(&notice.task);
-    // A job without a task still has to be told from others.
-    let name = if task.is_empty() { one_line(notice.key.job_id()) } else { task };
-    let mut head = format!("*{title}*\n{}", cut(&name, TASK_UNITS_MAX));
+    let mut head = format!("*{title}*\n{}", cut(&name(notice), TASK_UNITS_MAX));
     if let Some(words) = step_words {
         head = format!("{head}\n{}", (words.step)(notice.step, notice.step_count));
     }
     head
+}
+
+/// A job without a task still has to be told from others.
+fn name(notice: &Outgoing) -> String {
+    let task = one_line(&notice.task);
+    if task.is_empty() { one_line(notice.key.job_id()) } else { task }
 }
 
 /// Nothing for zero: a cost that is not known looks the same.
@@ -219,50 +289,5 @@ impl Left {
             120..2880 => Some(Self::Hours(minutes / 60)),
             _ => Some(Self::Days(minutes / 1440)),
         }
-    }
-}
-
-/// A message in the making; its end is written first, so that nothing takes its room.
-struct Page {
-    paragraphs: Vec<String>,
-    end: String,
-    room: usize,
-}
-
-const BETWEEN: &str = "\n\n";
-
-impl Page {
-    fn new(end: String) -> Self {
-        Self { paragraphs: Vec::new(), room: UNITS_MAX.saturating_sub(units(&end)), end }
-    }
-
-    fn add(&mut self, paragraph: &str) {
-        let room = self.room.saturating_sub(BETWEEN.len());
-        let fits = cut(paragraph, room);
-        if !fits.is_empty() {
-            self.room = room - units(&fits);
-            self.paragraphs.push(fits.into_owned());
-        }
-    }
-
-    fn add_output(&mut self, output: Option<&str>, label: &str, label_if_cut: &str) {
-        let output = quote(&lines(output.unwrap_or_default()));
-        let room = self.room.saturating_sub(BETWEEN.len() + units(label_if_cut) + 1);
-        if output.is_empty() || room < OUTPUT_UNITS_MIN {
-            return;
-        }
-        let shown = cut(&output, OUTPUT_UNITS_MAX.min(room));
-        let label = match shown {
-            Cow::Borrowed(_) => label,
-            Cow::Owned(_) => label_if_cut,
-        };
-        self.add(&format!("{label}\n{shown}"));
-    }
-
-    fn finish(mut self) -> String {
-        if !self.end.is_empty() {
-            self.paragraphs.push(self.end);
-        }
-        self.paragraphs.join(BETWEEN)
     }
 }

@@ -1,32 +1,29 @@
-//! The client of the `WhatsApp` Cloud API: one text message to one person.
+//! The client of the `WhatsApp` Cloud API: one request, one answer, understood.
 //!
-//! In come a number, a text and a word to recognise the message by; out comes what became of it.
+//! In comes a message as JSON; out comes whether it was taken, was refused and why, or may have gone out.
 //! Meta knows no idempotency key, so nothing here sends anything twice: no retry, no redirect.
 //! Only an answer with a message id is success; whatever may have reached Meta unanswered is ambiguous.
 
 use std::error::Error as _;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Response, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Serialize;
 use serde_json::Value;
 
 use super::NotifySetupError;
-use super::refusal::{Class, Refusal, back_off};
-use crate::store::outbox::Sent;
+use super::form::FormSettings;
+use super::refusal::{Class, Refusal};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer is a few hundred bytes; a page of HTML from a proxy can be any size.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// A person who mends a setting should not have to wait long, nor Meta be asked for ever.
-const CONFIGURATION_WAIT: Duration = Duration::from_mins(1);
-const CONFIGURATION_WAIT_MAX: Duration = Duration::from_mins(30);
 
 /// `WhatsAppSettings` says which number sends, and how to reach Meta.
 #[derive(Clone, Debug)]
@@ -39,6 +36,12 @@ pub struct WhatsAppSettings {
     pub phone_number_id: String,
     /// The token of a system user that may send messages.
     pub token: SecretString,
+    /// Where the token was read, to be read again when it no longer counts.
+    pub token_file: Option<PathBuf>,
+    /// The forms in which people are written to.
+    pub forms: FormSettings,
+    /// The distance between two messages to one person.
+    pub spacing: Duration,
     /// How long one send may take.
     pub timeout: Duration,
 }
@@ -51,6 +54,9 @@ impl WhatsAppSettings {
             graph_version: "v26.0".to_owned(),
             phone_number_id: phone_number_id.into(),
             token,
+            token_file: None,
+            forms: FormSettings::default(),
+            spacing: Duration::from_secs(6),
             timeout: Duration::from_secs(20),
         }
     }
@@ -60,28 +66,26 @@ impl WhatsAppSettings {
 pub struct WhatsApp {
     client: reqwest::Client,
     url: reqwest::Url,
+    token_file: Option<PathBuf>,
+    credential: RwLock<Arc<Credential>>,
+}
+
+struct Credential {
     token: SecretString,
     authorization: HeaderValue,
-    /// Whether the account or the token was at fault, or nobody answered, at last; each is logged once and not per message.
-    is_at_fault: AtomicBool,
-    is_away: AtomicBool,
 }
 
-#[derive(Serialize)]
-struct Message<'m> {
-    messaging_product: &'static str,
-    recipient_type: &'static str,
-    to: &'m str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    text: Text<'m>,
-    biz_opaque_callback_data: &'m str,
-}
-
-#[derive(Serialize)]
-struct Text<'m> {
-    preview_url: bool,
-    body: &'m str,
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The message was taken, and this is its id.
+    Accepted { message_id: String },
+    /// It was not taken.
+    Refused(Refusal),
+    /// Nobody knows.
+    Unclear { error: String },
+    /// It never left.
+    Unreached { error: String },
 }
 
 impl WhatsApp {
@@ -99,92 +103,81 @@ impl WhatsApp {
             // A proxy of the environment leads out of the machine and would look for itself here.
             builder = builder.no_proxy();
         }
-        let token = settings.token.expose_secret().trim();
+        Ok(Self {
+            client: builder.build().map_err(NotifySetupError::Client)?,
+            url,
+            token_file: settings.token_file.clone(),
+            credential: RwLock::new(Arc::new(Credential::new(settings.token.expose_secret())?)),
+        })
+    }
+
+    /// Sends a message; if the process dies in the middle, it may have gone out.
+    pub(super) async fn send(&self, message: &Value) -> Answer {
+        let credential = self.credential();
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(AUTHORIZATION, credential.authorization.clone())
+            .json(message);
+        match request.send().await {
+            Ok(response) => judge(response, credential.token.expose_secret()).await,
+            // The connection was never there, so nothing has left.
+            Err(error) if error.is_connect() || error.is_builder() => Answer::Unreached {
+                error: format!("whatsapp could not be reached: {}", chain(error)),
+            },
+            Err(error) => {
+                Answer::Unclear { error: format!("whatsapp did not answer: {}", chain(error)) }
+            }
+        }
+    }
+
+    /// Reads the token's file again; true if there is another token in it now.
+    ///
+    /// A file that cannot be read, or holds nothing that can be sent, leaves the token as it is.
+    pub(super) async fn reload_token(&self) -> bool {
+        let Some(file) = &self.token_file else { return false };
+        let Ok(token) = tokio::fs::read_to_string(file).await.map(SecretString::from) else {
+            return false;
+        };
+        let Ok(read) = Credential::new(token.expose_secret()) else { return false };
+        if read.token.expose_secret() == self.credential().token.expose_secret() {
+            return false;
+        }
+        *self.credential.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
+        true
+    }
+
+    fn credential(&self) -> Arc<Credential> {
+        Arc::clone(&self.credential.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Credential {
+    fn new(token: &str) -> Result<Self, NotifySetupError> {
+        let token = token.trim();
         if token.is_empty() {
             return Err(NotifySetupError::NoToken);
         }
         let mut authorization =
             HeaderValue::try_from(format!("Bearer {token}")).map_err(NotifySetupError::Token)?;
         authorization.set_sensitive(true);
-        Ok(Self {
-            client: builder.build().map_err(NotifySetupError::Client)?,
-            url,
-            token: token.into(),
-            authorization,
-            is_at_fault: AtomicBool::new(false),
-            is_away: AtomicBool::new(false),
-        })
+        Ok(Self { token: token.into(), authorization })
     }
+}
 
-    /// Sends a text to a number in E.164; the `correlation` comes back with its delivery statuses.
-    ///
-    /// `tries` counts from 1 and spaces the tries out. If the process dies in the middle, the text may have gone out.
-    pub async fn send_text(&self, to: &str, body: &str, correlation: &str, tries: i32) -> Sent {
-        let message = Message {
-            messaging_product: "whatsapp",
-            recipient_type: "individual",
-            to,
-            kind: "text",
-            text: Text { preview_url: false, body },
-            biz_opaque_callback_data: correlation,
-        };
-        let request = self
-            .client
-            .post(self.url.clone())
-            .header(AUTHORIZATION, self.authorization.clone())
-            .json(&message);
-        match request.send().await {
-            Ok(response) => self.judge(response, tries).await,
-            // The connection was never there, so nothing has left.
-            Err(error) if error.is_connect() || error.is_builder() => {
-                let error = format!("whatsapp could not be reached: {}", chain(error));
-                if !self.is_away.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(error, "notices wait until whatsapp can be reached");
-                }
-                Sent::Again { after: back_off(tries), error }
-            }
-            Err(error) => {
-                Sent::Ambiguous { error: format!("whatsapp did not answer: {}", chain(error)) }
-            }
-        }
+async fn judge(mut response: Response, token: &str) -> Answer {
+    let status = response.status();
+    let headers = std::mem::take(response.headers_mut());
+    let body = read(response).await;
+    if let Some(message_id) = find_message_id(status, &body) {
+        return Answer::Accepted { message_id };
     }
-
-    async fn judge(&self, mut response: Response, tries: i32) -> Sent {
-        self.is_away.store(false, Ordering::Relaxed);
-        let status = response.status();
-        let headers = std::mem::take(response.headers_mut());
-        let body = read(response).await;
-        if let Some(provider_message_id) = find_message_id(status, &body) {
-            if self.is_at_fault.swap(false, Ordering::Relaxed) {
-                tracing::info!("whatsapp takes messages again");
-            }
-            return Sent::Accepted { provider_message_id };
-        }
-        let refusal = Refusal::read(status, &headers, &body, self.token.expose_secret());
-        let error = match refusal.class {
-            Class::Ambiguous => format!("whatsapp gave no clear answer: {}", refusal.words),
-            Class::Rate | Class::Permanent | Class::Configuration => {
-                format!("whatsapp refused the message: {}", refusal.words)
-            }
-        };
-        match refusal.class {
-            Class::Rate => {
-                Sent::Again { after: back_off(tries).max(refusal.wait.unwrap_or_default()), error }
-            }
-            Class::Ambiguous => Sent::Ambiguous { error },
-            Class::Permanent => Sent::Refused { error },
-            Class::Configuration => {
-                if !self.is_at_fault.swap(true, Ordering::Relaxed) {
-                    tracing::error!(
-                        error,
-                        "no notice can be sent: the whatsapp account or token needs mending"
-                    );
-                }
-                let wait = CONFIGURATION_WAIT.saturating_mul(tries.max(1).unsigned_abs());
-                Sent::Again { after: wait.min(CONFIGURATION_WAIT_MAX), error }
-            }
-        }
+    let refusal = Refusal::read(status, &headers, &body, token);
+    if refusal.class == Class::Ambiguous {
+        let error = format!("whatsapp gave no clear answer: {}", refusal.words);
+        return Answer::Unclear { error };
     }
+    Answer::Refused(refusal)
 }
 
 impl fmt::Debug for WhatsApp {

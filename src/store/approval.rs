@@ -5,6 +5,8 @@
 
 mod link;
 
+pub mod outline;
+
 mod revision;
 
 use std::sync::Arc;
@@ -316,10 +318,10 @@ pub(super) async fn read_decisions(
     approval_id: ApprovalId,
 ) -> Result<Vec<Decision>, StoreError> {
     let rows = sqlx::query!(
-        "-- read_decisions
-        select voter, verdict, door, comment, edited, decided_at from longhaul.decision
+        r#"-- read_decisions
+        select voter, verdict, coalesce(came_by, door) as "door!", comment, edited, decided_at from longhaul.decision
         where shard = $1 and job_id = $2 and approval_id = $3
-        order by decided_at, voter",
+        order by decided_at, voter"#,
         key.shard(),
         key.job_id(),
         approval_id.0,

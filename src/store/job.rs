@@ -244,7 +244,7 @@ async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row,
              order by c.step, c.revision desc) d) as "done!: Json<Vec<DoneStep>>",
           -- The votes of the last approval of each step that is not pending.
           (select coalesce(jsonb_agg(jsonb_build_object('step', a.step, 'voter', d.voter, 'verdict', d.verdict,
-               'door', d.door, 'comment', d.comment, 'edited', d.edited, 'decided_at', d.decided_at)
+               'door', d.door, 'came_by', d.came_by, 'comment', d.comment, 'edited', d.edited, 'decided_at', d.decided_at)
                order by a.step, d.decided_at, d.voter), '[]')
            from (
              select distinct on (a.step) a.step, a.approval_id from longhaul.approval a

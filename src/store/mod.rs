@@ -57,6 +57,8 @@ pub mod outbox;
 
 pub mod receipt;
 
+pub mod inbound;
+
 pub mod sweep;
 
 pub mod gauge;

@@ -33,6 +33,8 @@ pub struct Wake {
     pub work: Notify,
     /// There may be a notice to send.
     pub notices: Notify,
+    /// There may be a message of a person to handle; only the process that stored it is woken.
+    pub inbound: Notify,
     /// Grows when a job may have become claimable.
     work_came: AtomicU64,
     /// How much of that the last look had seen that left nothing to claim.
@@ -57,6 +59,7 @@ impl Default for Wake {
         Self {
             work: Notify::new(),
             notices: Notify::new(),
+            inbound: Notify::new(),
             work_came: AtomicU64::new(1),
             work_seen: AtomicU64::new(0),
             jobs: broadcast::channel(4096).0,

@@ -139,13 +139,9 @@ impl<'a> People<'a> {
         let outbox = notices.iter().map(|told| {
             let approver = told.approver.as_ref().unwrap_or(&told.recipient);
             let tokens = told.approval_id.map(|approval_id| {
-                let mut mint = |verdict| {
-                    let (token, link) = Link::mint(key, approval_id, approver, verdict, &mut rng);
-                    links.push(link);
-                    token
-                };
-                let (approve, reject) = (mint(Verdict::Approve), mint(Verdict::Reject));
-                json!({"approve": approve.reveal(), "reject": reject.reveal()})
+                let (tokens, pair) = Link::mint_pair(key, approval_id, approver, &mut rng);
+                links.extend(pair);
+                tokens
             });
             Message {
                 notice_id: NoticeId::new(),
@@ -169,6 +165,19 @@ impl<'a> People<'a> {
 }
 
 impl Link {
+    /// The two links of one approver and message, and what their message needs of them.
+    pub(super) fn mint_pair(
+        key: &JobKey,
+        approval_id: ApprovalId,
+        approver: &str,
+        rng: &mut ThreadRng,
+    ) -> (Value, [Self; 2]) {
+        let mut mint = |verdict| Self::mint(key, approval_id, approver, verdict, rng);
+        let (approve, reject) = (mint(Verdict::Approve), mint(Verdict::Reject));
+        let tokens = json!({"approve": approve.0.reveal(), "reject": reject.0.reveal()});
+        (tokens, [approve.1, reject.1])
+    }
+
     /// A fresh link of an approver, and its token.
     pub(super) fn mint(
         key: &JobKey,

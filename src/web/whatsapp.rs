@@ -1,4 +1,4 @@
-//! `WhatsApp`'s webhook: Meta asks whether it is ours, and then tells what became of messages.
+//! `WhatsApp`'s webhook: Meta asks whether it is ours, and then tells what became of messages and what people wrote.
 //!
 //! In come requests that Meta has signed over their raw bytes, each at least once and in any order.
 //! 200 is answered only after everything that a body tells is stored; whatever else is answered, Meta sends it again.
@@ -153,10 +153,10 @@ pub(super) async fn receive(
     if told.broken > 0 {
         tracing::warn!(items = told.broken, "could not read all that whatsapp told");
     }
-    if told.messages > 0 {
-        tracing::debug!(messages = told.messages, "people wrote; their messages are not read yet");
-    }
     let changed = engine.store().record_receipts(&told.receipts).await?;
-    tracing::debug!(receipts = told.receipts.len(), changed, "heard of messages");
+    // After the receipts: an answer counts only if its request is known to have arrived.
+    let kept = engine.store().keep_inbound(&told.messages).await?;
+    let (receipts, messages) = (told.receipts.len(), told.messages.len());
+    tracing::debug!(receipts, changed, messages, kept, "heard of messages");
     Ok("ok")
 }

@@ -244,7 +244,8 @@ async fn a_failure_of_an_earlier_try_says_nothing_of_the_newest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_killed_between_sending_and_noting_leaves_it_to_the_status() {
     let rig = Rig::without_server(OPEN).await;
-    let silent = [("TOKEN", ""), ("PHONE_NUMBER_ID", ""), ("BASE_URL", "")];
+    let silent =
+        [("TOKEN", ""), ("PHONE_NUMBER_ID", ""), ("BASE_URL", ""), ("SPACING_SECONDS", "")];
     let silent: Vec<_> =
         silent.iter().map(|(name, value)| (format!("LONGHAUL_WHATSAPP_{name}"), *value)).collect();
     let silent: Vec<_> = silent.iter().map(|(name, value)| (name.as_str(), *value)).collect();

@@ -53,6 +53,12 @@ mod delivery;
 
 mod meta;
 
+mod inbound;
+
+mod tap;
+
+mod typed;
+
 mod option;
 
 mod encrypted;

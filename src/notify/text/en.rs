@@ -3,8 +3,6 @@
 //! A person reads them on a phone, often between other things: a title, what it is about, what to do.
 //! They are short and polite, and name no part of the system but the job, its steps and the server.
 
-use chrono::{DateTime, Utc};
-
 use super::{Left, Words};
 use crate::domain::job::Reason;
 
@@ -22,11 +20,18 @@ pub(super) const WORDS: Words = Words {
     result: "The result:",
     result_begins: "The result begins:",
     how: "Each link opens a page; nothing is decided until you confirm there.",
+    how_link: "The button opens a page; nothing is decided until you confirm there.",
+    how_buttons: "A button decides at once, and rejecting ends the job. To see everything first:",
+    open_title: "Open the request",
+    approve_title: "Approve",
+    reject_title: "Reject",
     approve: "Approve: ",
     reject: "Reject: ",
     error: "Error: ",
     step: |step, count| format!("Step {step} of {count}"),
-    deadline,
+    deadline: |at, left| format!("Please decide by {at}{left}."),
+    left,
+    no_deadline: "none",
     why_failed,
     why_cancelled,
     why_paused: "What is left of its budget does not cover the next step. It goes on when somebody resumes it with a higher one.",
@@ -36,17 +41,14 @@ pub(super) const WORDS: Words = Words {
     cost_is_tiny: "Cost: under $0.0001",
 };
 
-fn deadline(deadline_at: DateTime<Utc>, left: Option<Left>) -> String {
-    let at = deadline_at.format("%a %-d %b %Y, %H:%M UTC");
-    let left = match left {
-        Some(Left::Days(days)) => format!(" ({days} days left)"),
-        Some(Left::Hours(hours)) => format!(" ({hours} hours left)"),
-        Some(Left::Minutes(1)) => " (1 minute left)".to_owned(),
-        Some(Left::Minutes(minutes)) => format!(" ({minutes} minutes left)"),
-        Some(Left::Moments) => " (less than a minute left)".to_owned(),
-        None => String::new(),
-    };
-    format!("Please decide by {at}{left}.")
+fn left(left: Left) -> String {
+    match left {
+        Left::Days(days) => format!(", {days} days left"),
+        Left::Hours(hours) => format!(", {hours} hours left"),
+        Left::Minutes(1) => ", 1 minute left".to_owned(),
+        Left::Minutes(minutes) => format!(", {minutes} minutes left"),
+        Left::Moments => ", less than a minute left".to_owned(),
+    }
 }
 
 fn why_put_off(budget_usd: Option<&str>) -> String {

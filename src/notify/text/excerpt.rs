@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use unicode_segmentation::UnicodeSegmentation as _;
+
 /// So much is given up to end a cut between words.
 const WORD_BYTES_MAX: usize = 24;
 const ELLIPSIS: char = '…';
@@ -53,14 +55,14 @@ pub(super) fn cut(text: &str, units_max: usize) -> Cow<'_, str> {
     };
     let mut used = 0;
     let mut end = 0;
-    for (at, character) in text.char_indices() {
-        used += character.len_utf16();
+    for (at, character) in text.grapheme_indices(true) {
+        used += units(character);
         if used > room {
             break;
         }
-        end = at + character.len_utf8();
+        end = at + character.len();
     }
-    let end = word_start(text, symbol_start(text, end));
+    let end = word_start(text, end);
     let kept = text[..end].trim_end_matches(|c: char| c.is_whitespace() || c == '>');
     Cow::Owned(format!("{kept}{ELLIPSIS}"))
 }
@@ -70,26 +72,18 @@ fn clean(line: &str) -> String {
     let visible = line.chars().filter_map(|c| match c {
         '\t' => Some(' '),
         // Controls of direction could make a text read as what it is not; blanks without width hide in words.
-        '\u{200b}' | '\u{2060}'..='\u{2069}' | '\u{202a}'..='\u{202e}' | '\u{feff}' => None,
+        '\u{200b}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{61c}'
+        | '\u{180e}'
+        | '\u{2060}'..='\u{2069}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{feff}' => None,
         c if c.is_control() => None,
         c => Some(c),
     });
     visible.collect::<String>().replace("```", "'''")
-}
-
-/// Moves a cut back out of what a reader sees as one character.
-fn symbol_start(text: &str, mut end: usize) -> usize {
-    while let Some(before) = text[..end].chars().next_back() {
-        let after = text[end..].chars().next();
-        let flags = text[..end].chars().rev().take_while(|c| is_half_flag(*c)).count();
-        let splits_flag = after.is_some_and(is_half_flag) && flags % 2 == 1;
-        let joins = before == '\u{200d}' || after.is_some_and(belongs_to_the_one_before);
-        if !splits_flag && !joins {
-            break;
-        }
-        end -= before.len_utf8();
-    }
-    end
 }
 
 /// Moves a cut back to the blank before a word it would split, if that is near.
@@ -98,22 +92,6 @@ fn word_start(text: &str, end: usize) -> usize {
     let splits = text[end..].starts_with(is_of_word) && text[..end].ends_with(is_of_word);
     let blank = text[..end].rfind(char::is_whitespace);
     blank.filter(|at| splits && *at > 0 && end - at <= WORD_BYTES_MAX).unwrap_or(end)
-}
-
-fn is_half_flag(c: char) -> bool {
-    matches!(c, '\u{1f1e6}'..='\u{1f1ff}')
-}
-
-fn belongs_to_the_one_before(c: char) -> bool {
-    matches!(
-        c,
-        '\u{300}'..='\u{36f}'
-            | '\u{200d}'
-            | '\u{20d0}'..='\u{20ff}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{1f3fb}'..='\u{1f3ff}'
-            | '\u{e0020}'..='\u{e007f}'
-    )
 }
 
 #[cfg(test)]
@@ -137,6 +115,8 @@ mod tests {
             ("x👍🏽 yes", 7, "x👍🏽…"),
             ("🇧🇷🇨🇳 go", 7, "🇧🇷…"),
             ("cafe\u{301} au lait", 5, "caf…"),
+            ("ab\u{9a8}\u{9bf}\u{9aa}", 4, "ab…"),
+            ("각각\u{1100}\u{1161}\u{11a8}각", 5, "각각…"),
             ("one two three", 10, "one two…"),
             ("one", 2, "o…"),
             ("一句话 完", 4, "一句话…"),
@@ -153,6 +133,7 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_taken_out() {
         assert_eq!(lines("a\0b\u{1b}[1m\u{202e}c\u{feff}\td"), "ab[1mc d");
+        assert_eq!(lines("\u{200f}a\u{61c}b\u{200e}c\u{2066}d\u{2069}"), "abcd");
         assert_eq!(lines("👨‍👩‍👧"), "👨‍👩‍👧");
         assert_eq!(lines("`\u{200b}``rust\nx\n```"), "'''rust\nx\n'''");
     }

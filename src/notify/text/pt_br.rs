@@ -3,11 +3,8 @@
 //! They say the same as the English ones, in the same places, as one writes to somebody on a phone (você).
 //! Amounts have a comma, and dates their day first.
 
-use chrono::{DateTime, Utc};
-
 use super::{Left, Words};
 use crate::domain::job::Reason;
-use crate::domain::language::day_in_portuguese;
 
 pub(super) const WORDS: Words = Words {
     tag: "pt-BR",
@@ -23,11 +20,18 @@ pub(super) const WORDS: Words = Words {
     result: "Resultado:",
     result_begins: "Começo do resultado:",
     how: "Cada link abre uma página; nada é decidido até você confirmar lá.",
+    how_link: "O botão abre uma página; nada é decidido até você confirmar lá.",
+    how_buttons: "Um botão decide na hora, e rejeitar encerra a tarefa. Para ver tudo antes:",
+    open_title: "Ver o pedido",
+    approve_title: "Aprovar",
+    reject_title: "Rejeitar",
     approve: "Aprovar: ",
     reject: "Rejeitar: ",
     error: "Erro: ",
     step: |step, count| format!("Etapa {step} de {count}"),
-    deadline,
+    deadline: |at, left| format!("Por favor, decida até {at}{left}."),
+    left,
+    no_deadline: "nenhum",
     why_failed,
     why_cancelled,
     why_paused: "O que resta do orçamento não cobre a próxima etapa. A tarefa continua quando alguém a retomar com um orçamento maior.",
@@ -41,17 +45,14 @@ fn with_comma(usd: &str) -> String {
     usd.replace('.', ",")
 }
 
-fn deadline(deadline_at: DateTime<Utc>, left: Option<Left>) -> String {
-    let (day, time) = (day_in_portuguese(deadline_at), deadline_at.format("%H:%M UTC"));
-    let left = match left {
-        Some(Left::Days(days)) => format!(" (faltam {days} dias)"),
-        Some(Left::Hours(hours)) => format!(" (faltam {hours} horas)"),
-        Some(Left::Minutes(1)) => " (falta 1 minuto)".to_owned(),
-        Some(Left::Minutes(minutes)) => format!(" (faltam {minutes} minutos)"),
-        Some(Left::Moments) => " (falta menos de um minuto)".to_owned(),
-        None => String::new(),
-    };
-    format!("Por favor, decida até {day}, {time}{left}.")
+fn left(left: Left) -> String {
+    match left {
+        Left::Days(days) => format!(", faltam {days} dias"),
+        Left::Hours(hours) => format!(", faltam {hours} horas"),
+        Left::Minutes(1) => ", falta 1 minuto".to_owned(),
+        Left::Minutes(minutes) => format!(", faltam {minutes} minutos"),
+        Left::Moments => ", falta menos de um minuto".to_owned(),
+    }
 }
 
 fn why_put_off(budget_usd: Option<&str>) -> String {

@@ -3,8 +3,6 @@
 //! They say the same as the English ones, in the same places, in the words a Chinese reader expects.
 //! They are polite (您), and have blanks between Chinese and digits, which reads best on phones.
 
-use chrono::{DateTime, Utc};
-
 use super::{Left, Words};
 use crate::domain::job::Reason;
 
@@ -22,12 +20,19 @@ pub(super) const WORDS: Words = Words {
     result: "结果：",
     result_begins: "结果（开头部分）：",
     how: "点开链接只会打开页面，在页面上确认后才算决定。",
+    how_link: "点击按钮只会打开页面，在页面上确认后才算决定。",
+    how_buttons: "点击按钮即作出决定，拒绝会终止任务。如需先查看全部内容：",
+    open_title: "查看并审批",
+    approve_title: "批准",
+    reject_title: "拒绝",
     // A link is only recognised everywhere if a blank stands before it.
     approve: "批准： ",
     reject: "拒绝： ",
     error: "错误信息：",
     step: |step, count| format!("第 {step} 步，共 {count} 步"),
-    deadline,
+    deadline: |at, left| format!("请在 {at}前决定{left}。"),
+    left,
+    no_deadline: "无",
     why_failed,
     why_cancelled,
     why_paused: "剩余预算不足以支付下一步。有人提高预算并恢复任务后，它会继续执行。",
@@ -37,16 +42,13 @@ pub(super) const WORDS: Words = Words {
     cost_is_tiny: "费用：不到 0.0001 美元",
 };
 
-fn deadline(deadline_at: DateTime<Utc>, left: Option<Left>) -> String {
-    let at = deadline_at.format("%Y年%-m月%-d日 %H:%M（UTC）");
-    let left = match left {
-        Some(Left::Days(days)) => format!("，还剩 {days} 天"),
-        Some(Left::Hours(hours)) => format!("，还剩 {hours} 小时"),
-        Some(Left::Minutes(minutes)) => format!("，还剩 {minutes} 分钟"),
-        Some(Left::Moments) => "，只剩不到 1 分钟".to_owned(),
-        None => String::new(),
-    };
-    format!("请在 {at}前决定{left}。")
+fn left(left: Left) -> String {
+    match left {
+        Left::Days(days) => format!("，还剩 {days} 天"),
+        Left::Hours(hours) => format!("，还剩 {hours} 小时"),
+        Left::Minutes(minutes) => format!("，还剩 {minutes} 分钟"),
+        Left::Moments => "，只剩不到 1 分钟".to_owned(),
+    }
 }
 
 fn why_put_off(budget_usd: Option<&str>) -> String {

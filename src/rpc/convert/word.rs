@@ -51,7 +51,7 @@ meanings! {
     }
     job::StepStatus = StepStatus { Pending, Active, Done, Failed }
     approval::Verdict = Verdict { Approve, Reject, RequestChanges }
-    approval::Door = Door { Link, Grpc, Webhook, Timeout }
+    approval::Door = Door { Link, Button, Reply, Grpc, Webhook, Timeout }
     event::NoticeKind = NoticeKind {
         ApprovalRequested, ApprovalReminder, ApprovalEscalated, Completed, Failed, Cancelled, OutOfBudget, DailyBudget,
     }

@@ -223,11 +223,12 @@ macro_rules! statement {
                     and a.approval_id = (t.closed ->> 0)::uuid
                 ),
                 voted as (
-                  insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, comment, edited, decided_at)
-                  select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.voter, v.verdict, v.door, v.comment,
+                  insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, came_by, comment, edited,
+                    decided_at)
+                  select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.voter, v.verdict, v.door, v.came_by, v.comment,
                     coalesce(v.edited, false), v.decided_at
                   from told_people t cross join lateral jsonb_to_record(t.vote -> 1) as v(
-                    voter text, verdict text, door text, comment text, edited boolean, decided_at timestamptz)
+                    voter text, verdict text, door text, came_by text, comment text, edited boolean, decided_at timestamptz)
                   where t.vote is not null
                 ),
                 -- Who no longer needs to be told; that the day's budget is used up is no news of the job.
@@ -245,9 +246,10 @@ macro_rules! statement {
             + r#",
                 -- The approval that is asked, and its links.
                 asked as (
-                  insert into longhaul.approval (shard, job_id, approval_id, step, revision, status, quorum, asked_at)
+                  insert into longhaul.approval (shard, job_id, approval_id, step, revision, status, quorum, asked_at, approvers)
                   select t.shard, t.job_id, (t.asked -> 1 ->> 'approval_id')::uuid, (t.asked ->> 0)::integer, t.revision,
-                    'pending', (t.asked -> 1 ->> 'quorum')::integer, t.updated_at
+                    'pending', (t.asked -> 1 ->> 'quorum')::integer, t.updated_at,
+                    array(select jsonb_array_elements_text(t.asked -> 2))
                   from told_people t where t.asked is not null
                 ),
                 linked as (

@@ -236,7 +236,9 @@ fn vote_lines(decisions: &[Decision], reader: Reader) -> Vec<VoteLine> {
         };
         let by = match vote.door {
             Door::Timeout => say.by_deadline.to_owned(),
-            Door::Link | Door::Grpc | Door::Webhook => (say.by)(&plain(&mask(&vote.voter))),
+            Door::Link | Door::Button | Door::Reply | Door::Grpc | Door::Webhook => {
+                (say.by)(&plain(&mask(&vote.voter)))
+            }
         };
         let at = reader.moment(vote.decided_at);
         VoteLine { class, verdict, by, at, comment: plain(&vote.comment) }

@@ -83,6 +83,8 @@ impl Rig {
             ("LONGHAUL_WHATSAPP_BASE_URL", &sandbox.url),
             ("LONGHAUL_WHATSAPP_TOKEN", "sandbox"),
             ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1"),
+            // Most tests tell one person several things, and are not about the distance between them.
+            ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0"),
             ("LONGHAUL_NOTIFY", PERSON),
             ("LONGHAUL_LEASE_SECONDS", "30"),
             ("LONGHAUL_SWEEP_MS", "50"),
