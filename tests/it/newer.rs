@@ -1,5 +1,6 @@
 //! Jobs of a newer release, whose specifications this one cannot read: they are left alone, and stand in nobody's way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::engine::sweeper::{Sweeper, Swept};
