@@ -50,7 +50,7 @@ struct Change<'b> {
 
 /// What changed about messages; everything else in it is left unread.
 #[derive(Deserialize)]
-struct Messages<'b> {
+struct Heard<'b> {
     #[serde(borrow)]
     statuses: Option<Vec<&'b RawValue>>,
     #[serde(borrow)]
@@ -93,7 +93,7 @@ impl Told {
     }
 
     fn read_messages(&mut self, value: &RawValue) {
-        let Some(value) = self.part::<Messages<'_>>(value) else { return };
+        let Some(value) = self.part::<Heard<'_>>(value) else { return };
         let about = item::About::read(value.metadata, value.contacts);
         for message in value.messages.unwrap_or_default() {
             match item::read(message.get(), &about) {

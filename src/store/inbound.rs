@@ -4,6 +4,8 @@
 //! What a message was found to decide is written before the decision, which is the same however often it is made;
 //! so whoever dies in the middle leaves a message that the next try handles to the same end, and nobody is answered twice.
 
+pub mod pending;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -75,34 +77,6 @@ pub struct Meant {
     pub approver: String,
     /// What is decided.
     pub verdict: Verdict,
-}
-
-/// The notice that a message answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
-    /// The job.
-    pub key: JobKey,
-    /// The approval it asks for, if it asks for one.
-    pub approval_id: Option<ApprovalId>,
-    /// Whom it was sent to.
-    pub recipient: String,
-}
-
-/// An approval that waits for somebody.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingApproval {
-    /// The job.
-    pub key: JobKey,
-    /// The approval.
-    pub approval_id: ApprovalId,
-    /// Which of the names asked for it has and that have not voted: more than one if that is not clear.
-    pub approvers: Vec<String>,
-    /// What the job is for.
-    pub task: String,
-    /// The language that was chosen for the job.
-    pub language: Option<String>,
-    /// Since when its request is known to have been with them.
-    pub arrived_at: Option<DateTime<Utc>>,
 }
 
 /// What became of an answer.
@@ -185,74 +159,6 @@ impl Store {
         rows.into_iter().map(Row::into_taken).collect()
     }
 
-    /// The notice whose message this is, if it is one of ours.
-    pub async fn find_answered(&self, message_id: &str) -> Result<Option<Answered>, StoreError> {
-        let found = sqlx::query!(
-            "-- find_answered
-            -- cross-shard: a message knows the id that its notice was given, and no job
-            select o.shard, o.job_id, o.approval_id, o.recipient from longhaul.outbox o
-            where o.provider_message_id = $1 limit 1",
-            message_id,
-        );
-        let found = bounded(found.fetch_optional(&self.pool)).await?;
-        Ok(found.map(|row| Answered {
-            key: JobKey::new(&row.job_id),
-            approval_id: row.approval_id.map(ApprovalId),
-            recipient: row.recipient,
-        }))
-    }
-
-    /// The approvals that wait for somebody of these names, newest first, up to so many.
-    ///
-    /// What they decided before is not walked through: the index holds what is pending alone.
-    pub async fn pending_approvals(
-        &self,
-        names: &[String],
-        limit: i64,
-    ) -> Result<Vec<PendingApproval>, StoreError> {
-        let rows = bounded(
-            sqlx::query!(
-                r#"-- pending_approvals
-                -- cross-shard: what waits for a person is in one index
-                select j.job_id, a.approval_id, who.approvers as "approvers!", left(s.spec ->> 'task', 1000) as task,
-                  s.spec ->> 'language' as language, arrived.at as arrived_at
-                from longhaul.approval a
-                join longhaul.job j on j.shard = a.shard and j.job_id = a.job_id and j.approval_id = a.approval_id
-                join longhaul.job_spec s on s.shard = j.shard and s.job_id = j.job_id
-                cross join lateral (
-                  select array_agg(n.name) as approvers from unnest($1::text[]) as n (name)
-                  where n.name = any(a.approvers) and not exists (select from longhaul.decision d
-                    where d.shard = a.shard and d.job_id = a.job_id and d.approval_id = a.approval_id and d.voter = n.name)
-                ) who
-                -- A message that was sent and of which nothing was told since counts from then on.
-                left join lateral (
-                  select min(coalesce(o.arrived_at, case when o.delivery = 'sent' then o.updated_at end)) as at
-                  from longhaul.outbox o
-                  where o.shard = a.shard and o.job_id = a.job_id and o.approval_id = a.approval_id
-                    and o.recipient = any(who.approvers)
-                ) arrived on true
-                where a.approvers && $1 and a.status = 'pending' and who.approvers is not null
-                  and (j.status = 'paused' or (j.status = 'awaiting_approval' and j.deadline_at > longhaul.now()))
-                order by a.asked_at desc, a.approval_id limit $2"#,
-                names,
-                limit,
-            )
-            .fetch_all(&self.pool),
-        )
-        .await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| PendingApproval {
-                key: JobKey::new(&row.job_id),
-                approval_id: ApprovalId(row.approval_id),
-                approvers: row.approvers,
-                task: row.task.unwrap_or_default(),
-                language: row.language,
-                arrived_at: row.arrived_at,
-            })
-            .collect())
-    }
-
     /// Which of these names we have ever written to.
     ///
     /// Who only wrote to us has a row too; until something is sent to them it stands as it was made.
@@ -263,7 +169,7 @@ impl Store {
             where r.recipient = any($1) and r.next_at <> r.created_at",
             names,
         );
-        Ok(bounded(found.fetch_all(&self.pool)).await?)
+        bounded(found.fetch_all(&self.pool)).await
     }
 
     /// Writes down what a message decides, before it does.

@@ -5,8 +5,11 @@
 
 use futures::future::join_all;
 use longhaul::rpc::proto::JobStatus;
+use sqlx::Row as _;
 
-use crate::harness::{OwnPostgres, Rig, approval, approve, job, run, wait};
+use crate::delivery::OPEN;
+use crate::harness::{OwnPostgres, PERSON, Rig, approval, approve, job, run, wait};
+use crate::inbound::{hear, text};
 
 /// What so many jobs took in all.
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +154,52 @@ async fn a_write_finds_its_calls_by_their_key() {
       where indexrelname = 'model_call_unsettled'";
     let scans = db.number(scans).await;
     assert!(scans < 10, "{scans} looks at all that are not settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_pending_for_a_person_is_found_without_a_walk_through_what_they_decided() {
+    let postgres = OwnPostgres::start_with(&["shared_preload_libraries=pg_stat_statements"]).await;
+    let rig = Rig::on(postgres.url.clone(), OPEN).await;
+    sqlx::raw_sql("create extension pg_stat_statements").execute(&rig.db.pool).await.unwrap();
+    let rig = rig.start_at(&postgres.url).await;
+    hear(&rig, text("wamid.any", PERSON, "approve", 1_749_416_383)).await;
+    // As a server plans it, which is once and on tables that are nearly empty.
+    let of_a_server = [
+        "plan_cache_mode = force_generic_plan",
+        "jit = off",
+        "enable_seqscan = off",
+        "enable_hashjoin = off",
+        "enable_mergejoin = off",
+        "seq_page_cost = 0",
+        "random_page_cost = 0",
+        "cpu_index_tuple_cost = 0",
+        "cpu_operator_cost = 0.0001",
+    ];
+    let settings = of_a_server.map(|one| format!("set {one};")).concat();
+    let statement: String = sqlx::query_scalar(
+        "select query from pg_stat_statements where query like '-- pending_approvals%'",
+    )
+    .fetch_one(&rig.db.pool)
+    .await
+    .unwrap();
+    let mut connection = rig.db.pool.acquire().await.unwrap();
+    let prepare = format!("{settings} prepare pending as {statement}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(prepare)).execute(&mut *connection).await.unwrap();
+    let explain = "explain execute pending (array['+15550100'], 5)";
+    let rows = sqlx::raw_sql(explain).fetch_all(&mut *connection).await.unwrap();
+    let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let plan = plan.join("\n");
+    for (index, is_used) in [
+        // Only what is pending for the person is in this one.
+        ("approval_pending", true),
+        ("job_spec_pkey", true),
+        ("Seq Scan", false),
+        ("approval_pkey", false),
+        ("job_deadline", false),
+        ("job_paused", false),
+    ] {
+        assert_eq!(plan.contains(index), is_used, "{index}: {plan}");
+    }
 }
 
 #[test]

@@ -50,9 +50,9 @@ pub(crate) fn read(raw: &str, about: &About) -> Option<Inbound> {
     let (kind, content) = match item.kind.as_str() {
         // What is passed on was written for somebody else.
         _ if is_forwarded => (InboundKind::Other, None),
-        "text" => (InboundKind::Text, text(&item.text, "/body")),
-        "button" => (InboundKind::Button, text(&item.button, "/payload")),
-        "interactive" => match text(&item.interactive, "/button_reply/id") {
+        "text" => (InboundKind::Text, text(item.text.as_ref(), "/body")),
+        "button" => (InboundKind::Button, text(item.button.as_ref(), "/payload")),
+        "interactive" => match text(item.interactive.as_ref(), "/button_reply/id") {
             Some(id) => (InboundKind::Button, Some(id)),
             None => (InboundKind::Other, None),
         },
@@ -100,8 +100,8 @@ pub(crate) fn find_moment(timestamp: &Value) -> Option<DateTime<Utc>> {
 }
 
 /// The beginning of a text, as long as a comment may be.
-fn text(part: &Option<Value>, pointer: &str) -> Option<String> {
-    let text = part.as_ref()?.pointer(pointer)?.as_str()?.replace('\0', "");
+fn text(part: Option<&Value>, pointer: &str) -> Option<String> {
+    let text = part?.pointer(pointer)?.as_str()?.replace('\0', "");
     let end = text.floor_char_boundary(COMMENT_BYTES_MAX);
     Some(text[..end].to_owned())
 }

@@ -13,7 +13,8 @@ use crate::domain::approval::Verdict;
 use crate::domain::id::ApprovalId;
 use crate::notify::text::answer::Answer;
 use crate::store::StoreError;
-use crate::store::inbound::{Inbound, InboundKind, Meant, PendingApproval};
+use crate::store::inbound::pending::PendingApproval;
+use crate::store::inbound::{Inbound, InboundKind, Meant};
 
 /// How many of the approvals that wait for a person are named to them.
 const NAMED_MAX: usize = 5;

@@ -245,7 +245,7 @@ mod tests {
                 let text = write(&answer, say, Tz::America__Sao_Paulo);
                 assert!(!text.contains("5550100") && !text.contains("98765"), "{text}");
                 assert!(!text.contains("\n\n\n") && !text.ends_with('\n'), "{text:?}");
-                assert!(crate::notify::text::excerpt::units(&text) < 1024, "{text}");
+                assert!(super::super::excerpt::units(&text) < 1024, "{text}");
                 assert!(seen.insert(text.clone()), "{} says it twice: {text}", say.tag);
             }
         }
