@@ -49,6 +49,12 @@ mod notice;
 
 mod delivery;
 
+mod recipient;
+
+mod window;
+
+mod channel;
+
 mod meta;
 
 mod option;

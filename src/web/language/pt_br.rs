@@ -92,5 +92,5 @@ fn time_left(left: TimeDelta) -> String {
 }
 
 fn moment(at: DateTime<Utc>) -> String {
-    format!("{}, {}", day_in_portuguese(at), at.format("%H:%M (UTC%:z)"))
+    format!("{}, {}", day_in_portuguese(&at), at.format("%H:%M (UTC%:z)"))
 }
