@@ -100,24 +100,25 @@ async fn pick(
             order by o.recipient limit 1)
           from person p where p.recipient is not null
         ), first as (
-          select n.*, case when starts_with(n.recipient, 'webhook:') then 0 else $5::float8 end as rest
-          from person p
+          select n.job_id, n.notice_id, p.recipient, w.next_at is null as is_new,
+            case when starts_with(p.recipient, 'webhook:') then 0 else $5::float8 end as rest
+          from (select longhaul.now() as now) c cross join person p
           -- The limits keep each look to the one row it is for, however many there are.
           left join lateral (
             select w.next_at from longhaul.recipient w where w.recipient = p.recipient limit 1
           ) w on true
           cross join lateral (
-            select o.shard, o.job_id, o.notice_id, o.recipient from longhaul.outbox o
+            select o.job_id, o.notice_id from longhaul.outbox o
             -- The notices of a newer release's job wait for a server that knows its shape.
             join longhaul.job j on j.shard = o.shard and j.job_id = o.job_id and j.spec_version <= $2
             -- One that waits to be tried again must not hold up what is new.
-            where o.recipient = p.recipient and o.delivery = 'pending' and o.due_at <= longhaul.now()
+            where o.recipient = p.recipient and o.delivery = 'pending' and o.due_at <= c.now
               and not exists (select from longhaul.outbox s
                 join longhaul.job k on k.shard = s.shard and k.job_id = s.job_id and k.spec_version <= $2
                 where s.recipient = p.recipient and s.delivery = 'sending')
             order by o.created_at, o.notice_id limit 1
           ) n
-          where coalesce(w.next_at <= longhaul.now(), true)
+          where coalesce(w.next_at <= c.now, true)
             and ($4 = 'everybody' or starts_with(p.recipient, 'webhook:') = ($4 = 'endpoints'))
           limit $1
         ), free as (
@@ -127,9 +128,7 @@ async fn pick(
         ), met as (
           insert into longhaul.recipient (recipient, next_at, created_at, updated_at)
           select f.recipient, longhaul.now() + make_interval(secs => f.rest), longhaul.now(), longhaul.now()
-          from first f
-          where not exists (select from longhaul.recipient r where r.recipient = f.recipient)
-          order by f.recipient
+          from first f where f.is_new order by f.recipient
           on conflict (recipient) do nothing
           returning recipient
         ), rested as (
@@ -137,10 +136,8 @@ async fn pick(
             next_at = longhaul.now() + make_interval(secs => f.rest), updated_at = longhaul.now()
           from first f join free using (recipient) where r.recipient = f.recipient
         )
-        select o.job_id, o.notice_id from longhaul.outbox o join first f using (shard, job_id, notice_id)
-        where o.delivery = 'pending'
-          and f.recipient in (select free.recipient from free union all select met.recipient from met)
-        for update of o skip locked"#,
+        select f.job_id, f.notice_id from first f
+        where f.recipient in (select free.recipient from free union all select met.recipient from met)"#,
         limit,
         spec::VERSION,
         after,
@@ -159,8 +156,11 @@ async fn take(tx: &mut PgConnection, picked: &[(String, Uuid)]) -> Result<Vec<Ro
         Row,
         r#"-- take_notices
         with picked as (
-          select p.shard, p.job_id, p.notice_id
+          select o.shard, o.job_id, o.notice_id
           from unnest($1::smallint[], $2::text[], $3::uuid[]) as p (shard, job_id, notice_id)
+          join longhaul.outbox o using (shard, job_id, notice_id)
+          where o.delivery = 'pending'
+          for update of o skip locked
         ), taken as (
           update longhaul.outbox o set delivery = 'sending', tries = o.tries + 1,
             due_at = longhaul.now() + make_interval(secs => $4), updated_at = longhaul.now()
