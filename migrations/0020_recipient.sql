@@ -37,6 +37,14 @@ alter table longhaul.outbox add constraint outbox_needs_check
 -- Whoever writes without showing a number is known by this.
 create index recipient_user_id on longhaul.recipient (user_id) where user_id is not null;
 
+-- The order of one recipient's notices to the last, so that the first of a long queue is found without sorting it.
+create index outbox_queue on longhaul.outbox (recipient, created_at, notice_id)
+  where delivery in ('pending', 'sending');
+-- beside the release before: the other index does for it as well.
+drop index longhaul.outbox_recipient;
+-- Whether a message to a person is on its way.
+create index outbox_sending on longhaul.outbox (recipient) where delivery = 'sending';
+
 -- Asked where a notice would wait again: was its approval decided, or the end that it tells undone, since it was taken?
 create function longhaul.is_overtaken(n longhaul.outbox) returns boolean
   language sql stable as $$

@@ -35,6 +35,7 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         (&[("LONGHAUL_PUBLIC_URL", "ftp://u:s3cret@host")], "LONGHAUL_PUBLIC_URL must be a plain"),
         (&[("LONGHAUL_WHATSAPP_BASE_URL", "http://host")], "LONGHAUL_WHATSAPP_BASE_URL says"),
         (&[("LONGHAUL_WHATSAPP_GRAPH_VERSION", "v1.0")], "LONGHAUL_WHATSAPP_GRAPH_VERSION says"),
+        (&[("LONGHAUL_WHATSAPP_NOTICE_TEMPLATE", "a")], "LONGHAUL_WHATSAPP_NOTICE_TEMPLATE says"),
         (&[token], "LONGHAUL_WHATSAPP_TOKEN and LONGHAUL_WHATSAPP_PHONE_NUMBER_ID go together"),
         (&[("LONGHAUL_WHATSAPP_APP_SECRET", "s3cret")], "LONGHAUL_WHATSAPP_APP_SECRET and"),
         (&[("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "s3cret")], "LONGHAUL_WHATSAPP_APP_SECRET and"),
@@ -48,6 +49,37 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         assert_eq!(told.len(), 1, "{variables:?}: {told:?}");
         assert!(told[0].starts_with(expected), "{told:?}");
         assert!(!told[0].contains("s3cret"), "{told:?}");
+    }
+}
+
+/// With a sender.
+fn mistakes_of_a_sender(name: &str, value: &str) -> Vec<String> {
+    let token = ("LONGHAUL_WHATSAPP_TOKEN", "t");
+    mistakes(&[token, ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1"), (name, value)])
+}
+
+#[test]
+fn each_mistake_about_forms_is_told_in_the_words_of_its_rule() {
+    for (name, value, expected) in [
+        ("LONGHAUL_WHATSAPP_REQUEST_FORM", "Link", "must be one of text, link, buttons"),
+        ("LONGHAUL_WHATSAPP_TEMPLATE_BUTTONS", "url", "must be one of urls, replies"),
+        ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE", "Ask me", "must be the name of a template"),
+        ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE_BACKUP", "ask", "says nothing without"),
+        ("LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES", "fr=fr_FR", "must be pairs such as"),
+        ("LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES", "en", "must be pairs such as"),
+        ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "61", "must be a number from 0 to 60"),
+    ] {
+        let told = mistakes_of_a_sender(name, value);
+        assert_eq!(told.len(), 1, "{name}: {told:?}");
+        assert!(told[0].starts_with(name) && told[0].contains(expected), "{told:?}");
+    }
+    for (name, value) in [
+        ("LONGHAUL_WHATSAPP_REQUEST_FORM", "buttons"),
+        ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE", "longhaul_request_1"),
+        ("LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES", "en=en, pt-BR = pt_PT,"),
+        ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0"),
+    ] {
+        assert_eq!(mistakes_of_a_sender(name, value), [""; 0], "{name}");
     }
 }
 

@@ -11,7 +11,7 @@ use crate::notify::{FormSettings, RequestForm, TemplateButtons, WhatsAppSettings
 use crate::web::WebhookSettings;
 
 /// What says nothing where nobody sends.
-const OF_A_SENDER: [&str; 9] = [
+const OF_A_SENDER: [&str; 8] = [
     "LONGHAUL_WHATSAPP_BASE_URL",
     "LONGHAUL_WHATSAPP_GRAPH_VERSION",
     "LONGHAUL_WHATSAPP_REQUEST_FORM",
@@ -20,7 +20,6 @@ const OF_A_SENDER: [&str; 9] = [
     "LONGHAUL_WHATSAPP_NOTICE_TEMPLATE",
     "LONGHAUL_WHATSAPP_TEMPLATE_BUTTONS",
     LANGUAGES,
-    SPACING,
 ];
 const BACKUP: &str = "LONGHAUL_WHATSAPP_REQUEST_TEMPLATE_BACKUP";
 const LANGUAGES: &str = "LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES";

@@ -36,7 +36,7 @@ pub fn local(at: DateTime<Utc>, zone: Tz, language: &str) -> String {
     }
     let zone = if is_utc { "UTC".to_owned() } else { at.format("(UTC%:z)").to_string() };
     let day = if is_same(language, "pt") {
-        day_in_portuguese(at)
+        day_in_portuguese(&at)
     } else {
         at.format("%a %-d %b %Y").to_string()
     };
@@ -44,7 +44,7 @@ pub fn local(at: DateTime<Utc>, zone: Tz, language: &str) -> String {
 }
 
 /// A day as Brazilians write it: `seg., 30 de nov. de 2026`.
-pub fn day_in_portuguese(at: impl Datelike) -> String {
+pub fn day_in_portuguese(at: &impl Datelike) -> String {
     let name = |names: &[&'static str], at: u32| names[usize::try_from(at).unwrap_or(0)];
     let weekday = name(&WEEKDAYS_IN_PORTUGUESE, at.weekday().num_days_from_sunday());
     let month = name(&MONTHS_IN_PORTUGUESE, at.month0());
@@ -100,7 +100,7 @@ mod tests {
             (126, "sex., 7 de maio de 2027"),
             (364, "sex., 31 de dez. de 2027"),
         ] {
-            assert_eq!(day_in_portuguese(first + chrono::TimeDelta::days(days)), expected);
+            assert_eq!(day_in_portuguese(&(first + chrono::TimeDelta::days(days))), expected);
         }
     }
 }

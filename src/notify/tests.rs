@@ -2,6 +2,8 @@
 
 mod form;
 
+mod schema;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

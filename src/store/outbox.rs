@@ -34,7 +34,7 @@ impl Store {
             r#"-- read_clock
             select longhaul.now() as "now!""#
         );
-        Ok(bounded(now.fetch_one(&self.pool)).await?)
+        bounded(now.fetch_one(&self.pool)).await
     }
 
     /// Takes up to so many notices that are due, the first of each recipient after this one, and marks them as being sent.
@@ -50,7 +50,11 @@ impl Store {
     ) -> Result<Vec<Outgoing>, StoreError> {
         bounded(async {
             let mut tx = self.pool.begin().await?;
-            let rows = take(&mut tx, limit, after, whom, rest).await?;
+            let picked = pick(&mut tx, limit, after, whom, rest).await?;
+            if picked.is_empty() {
+                return Ok(Vec::new());
+            }
+            let rows = take(&mut tx, &picked).await?;
             let mut notices = Vec::with_capacity(rows.len());
             for row in rows {
                 let (key, notice_id) = (JobKey::new(&row.job_id), row.notice_id);
@@ -76,79 +80,94 @@ impl Store {
     }
 }
 
-async fn take(
+/// Finds notices that can be sent now, and leaves their people alone from now on.
+async fn pick(
     tx: &mut PgConnection,
     limit: i64,
     after: &str,
     whom: Whom,
     rest: Duration,
-) -> Result<Vec<Row>, StoreError> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"-- take_notices
+) -> Result<Vec<(String, Uuid)>, StoreError> {
+    let picked = sqlx::query!(
+        r#"-- pick_notices
         -- cross-shard: notices of all shards are in one index
         with recursive person as (
           (select o.recipient from longhaul.outbox o
-           where o.delivery in ('pending', 'sending') and o.recipient > $4 order by o.recipient limit 1)
+           where o.delivery in ('pending', 'sending') and o.recipient > $3 order by o.recipient limit 1)
           union all
           select (select o.recipient from longhaul.outbox o
             where o.delivery in ('pending', 'sending') and o.recipient > p.recipient
             order by o.recipient limit 1)
           from person p where p.recipient is not null
         ), first as (
-          select n.* from person p
+          select n.job_id, n.notice_id, p.recipient, w.next_at is null as is_new,
+            case when starts_with(p.recipient, 'webhook:') then 0 else $5::float8 end as rest
+          from (select longhaul.now() as now) c cross join person p
           -- The limits keep each look to the one row it is for, however many there are.
           left join lateral (
             select w.next_at from longhaul.recipient w where w.recipient = p.recipient limit 1
           ) w on true
           cross join lateral (
-            select o.shard, o.job_id, o.notice_id, o.recipient from longhaul.outbox o
+            select o.job_id, o.notice_id from longhaul.outbox o
             -- The notices of a newer release's job wait for a server that knows its shape.
-            join longhaul.job j on j.shard = o.shard and j.job_id = o.job_id and j.spec_version <= $3
+            join longhaul.job j on j.shard = o.shard and j.job_id = o.job_id and j.spec_version <= $2
             -- One that waits to be tried again must not hold up what is new.
-            where o.recipient = p.recipient and o.delivery = 'pending' and o.due_at <= longhaul.now()
+            where o.recipient = p.recipient and o.delivery = 'pending' and o.due_at <= c.now
               and not exists (select from longhaul.outbox s
-                join longhaul.job k on k.shard = s.shard and k.job_id = s.job_id and k.spec_version <= $3
+                join longhaul.job k on k.shard = s.shard and k.job_id = s.job_id and k.spec_version <= $2
                 where s.recipient = p.recipient and s.delivery = 'sending')
             order by o.created_at, o.notice_id limit 1
           ) n
-          where coalesce(w.next_at <= longhaul.now(), true)
-            and ($5 = 'everybody' or starts_with(p.recipient, 'webhook:') = ($5 = 'endpoints'))
+          where coalesce(w.next_at <= c.now, true)
+            and ($4 = 'everybody' or starts_with(p.recipient, 'webhook:') = ($4 = 'endpoints'))
           limit $1
         ), free as (
           -- Two servers never write to one person at once.
           select r.recipient from longhaul.recipient r join first f using (recipient)
           where r.next_at <= longhaul.now() for update of r skip locked
         ), met as (
-          -- Only people have to be left alone for a while.
           insert into longhaul.recipient (recipient, next_at, created_at, updated_at)
-          select f.recipient, longhaul.now()
-              + make_interval(secs => case when starts_with(f.recipient, 'webhook:') then 0 else $6::float8 end),
-            longhaul.now(), longhaul.now()
-          from first f
-          where not exists (select from longhaul.recipient r where r.recipient = f.recipient)
-          order by f.recipient
+          select f.recipient, longhaul.now() + make_interval(secs => f.rest), longhaul.now(), longhaul.now()
+          from first f where f.is_new order by f.recipient
           on conflict (recipient) do nothing
           returning recipient
-        ), picked as (
+        ), rested as (
+          update longhaul.recipient r set
+            next_at = longhaul.now() + make_interval(secs => f.rest), updated_at = longhaul.now()
+          from first f join free using (recipient) where r.recipient = f.recipient
+        )
+        select f.job_id, f.notice_id from first f
+        where f.recipient in (select free.recipient from free union all select met.recipient from met)"#,
+        limit,
+        spec::VERSION,
+        after,
+        whom.word(),
+        rest.as_secs_f64(),
+    );
+    let picked = picked.fetch_all(tx).await?;
+    Ok(picked.into_iter().map(|one| (one.job_id, one.notice_id)).collect())
+}
+
+/// Marks these notices as being sent, and reads everything that they tell.
+async fn take(tx: &mut PgConnection, picked: &[(String, Uuid)]) -> Result<Vec<Row>, StoreError> {
+    let shards: Vec<i16> = picked.iter().map(|(job_id, _)| JobKey::new(job_id).shard()).collect();
+    let (job_ids, notice_ids): (Vec<String>, Vec<Uuid>) = picked.iter().cloned().unzip();
+    let rows = sqlx::query_as!(
+        Row,
+        r#"-- take_notices
+        with picked as (
           select o.shard, o.job_id, o.notice_id
-          from longhaul.outbox o join first f using (shard, job_id, notice_id)
+          from unnest($1::smallint[], $2::text[], $3::uuid[]) as p (shard, job_id, notice_id)
+          join longhaul.outbox o using (shard, job_id, notice_id)
           where o.delivery = 'pending'
-            and f.recipient in (select free.recipient from free union all select met.recipient from met)
           for update of o skip locked
         ), taken as (
           update longhaul.outbox o set delivery = 'sending', tries = o.tries + 1,
-            due_at = longhaul.now() + make_interval(secs => $2), updated_at = longhaul.now()
+            due_at = longhaul.now() + make_interval(secs => $4), updated_at = longhaul.now()
           from picked p
           where o.shard = p.shard and o.job_id = p.job_id and o.notice_id = p.notice_id
           returning o.shard, o.job_id, o.notice_id, o.kind, o.recipient, o.tries, o.tokens, o.approval_id,
             o.needs, o.error, o.created_at
-        ), rested as (
-          update longhaul.recipient r set
-            next_at = longhaul.now()
-              + make_interval(secs => case when starts_with(r.recipient, 'webhook:') then 0 else $6::float8 end),
-            updated_at = longhaul.now()
-          from taken t join free using (recipient) where r.recipient = t.recipient
         )
         select t.job_id, t.notice_id, t.kind, t.recipient, t.tries, t.tokens, t.approval_id, t.needs, t.error,
           to_jsonb(j) as "state!", s.spec, r.user_id as "user_id?",
@@ -169,12 +188,10 @@ async fn take(
         join longhaul.job j using (shard, job_id)
         join longhaul.job_spec s using (shard, job_id)
         left join longhaul.recipient r using (recipient)"#,
-        limit,
+        &shards,
+        &job_ids,
+        &notice_ids,
         GRACE_SECONDS,
-        spec::VERSION,
-        after,
-        whom.word(),
-        rest.as_secs_f64(),
     );
     Ok(rows.fetch_all(tx).await?)
 }

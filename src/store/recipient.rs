@@ -45,6 +45,6 @@ impl Store {
             order by last_inbound_at desc nulls last limit 1",
             user_id,
         );
-        Ok(bounded(found.fetch_optional(&self.pool)).await?)
+        bounded(found.fetch_optional(&self.pool)).await
     }
 }

@@ -51,6 +51,12 @@ mod notice;
 
 mod delivery;
 
+mod recipient;
+
+mod window;
+
+mod channel;
+
 mod meta;
 
 mod inbound;

@@ -88,6 +88,7 @@ impl Fleet {
             ("LONGHAUL_WHATSAPP_BASE_URL", sandbox_url),
             ("LONGHAUL_WHATSAPP_TOKEN", "sandbox"),
             ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1"),
+            ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0"),
             ("LONGHAUL_NOTIFY", PERSON),
             ("LONGHAUL_SWEEP_MS", "100"),
             ("LONGHAUL_DRAIN_SECONDS", "1"),

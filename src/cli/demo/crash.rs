@@ -140,6 +140,7 @@ impl Spare<'_> {
                 ("LONGHAUL_WHATSAPP_BASE_URL", self.sandbox.clone()),
                 ("LONGHAUL_WHATSAPP_TOKEN", "sandbox".to_owned()),
                 ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1".to_owned()),
+                ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0".to_owned()),
             ],
         };
         let server = Process::start(&start, &self.site.folder).await?;

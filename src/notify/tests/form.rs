@@ -3,7 +3,7 @@
 use super::*;
 
 /// Sends a notice in these forms to a server that answers so, and returns what was sent with what became of it.
-async fn told(
+pub(super) async fn told(
     forms: FormSettings,
     answers: Vec<Scripted>,
     notice: &Outgoing,
@@ -18,7 +18,7 @@ async fn told(
     (bodies, outcome)
 }
 
-fn templates() -> FormSettings {
+pub(super) fn templates() -> FormSettings {
     FormSettings {
         request_template: Some("ask".to_owned()),
         request_template_backup: Some("ask_2".to_owned()),
@@ -28,7 +28,7 @@ fn templates() -> FormSettings {
 }
 
 /// The form of each request: its type, or the name of its template.
-fn forms(bodies: &[Value]) -> Vec<&str> {
+pub(super) fn forms(bodies: &[Value]) -> Vec<&str> {
     fn form(body: &Value) -> Option<&str> {
         let names = [&body["template"]["name"], &body["interactive"]["type"], &body["type"]];
         names.into_iter().find_map(Value::as_str)

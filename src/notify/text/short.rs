@@ -30,20 +30,20 @@ impl Letter<'_> {
     pub(in crate::notify) fn beside_link(&self) -> Option<(String, Opener)> {
         let [url, _] = self.links()?;
         let opener = Opener { title: self.words.open_title, url };
-        Some((self.short(self.words.how_link.to_owned())?, opener))
+        Some((self.short(self.words.how_link)?, opener))
     }
 
     /// The text beside buttons that decide, and their titles: approve, then reject.
     pub(in crate::notify) fn beside_buttons(&self) -> Option<(String, [&'static str; 2])> {
         let [url, _] = self.links()?;
         let titles = [self.words.approve_title, self.words.reject_title];
-        Some((self.short(format!("{}\n{url}", self.words.how_buttons))?, titles))
+        Some((self.short(&format!("{}\n{url}", self.words.how_buttons))?, titles))
     }
 
-    fn short(&self, how: String) -> Option<String> {
+    fn short(&self, how: &str) -> Option<String> {
         let (notice, words) = (self.notice, self.words);
         let deadline = self.deadline().map(|(at, left)| (words.deadline)(&at, &left) + "\n");
-        let end = deadline.unwrap_or_default() + &how;
+        let end = deadline.unwrap_or_default() + how;
         if units(&end) > END_UNITS_MAX {
             return None;
         }
