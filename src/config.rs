@@ -6,6 +6,8 @@
 
 mod book;
 
+mod endpoint;
+
 mod whatsapp;
 
 use std::fmt;
@@ -157,7 +159,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         let whatsapp = self.whatsapp();
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
         let webhook = self.whatsapp_webhook();
-        let (book, time_zone) = (self.book(), self.time_zone("LONGHAUL_TIME_ZONE"));
+        let ((book, endpoints), time_zone) = (self.book(), self.time_zone("LONGHAUL_TIME_ZONE"));
         let engine = self.engine(whatsapp.is_some(), webhook.is_some(), &book);
         Config {
             grpc_addr: listen.grpc_addr,
@@ -170,6 +172,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 time_zone,
                 book: Arc::clone(&book),
                 whatsapp,
+                endpoints,
                 poll: Duration::from_secs(1),
             },
             engine,
@@ -335,16 +338,23 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     fn secret(&mut self, name: &str) -> Option<SecretString> {
         let file_name = format!("{name}_FILE");
-        let Some(path) = (self.find)(&file_name) else { return self.text(name).map(Into::into) };
-        match std::fs::read_to_string(&path) {
+        match (self.find)(&file_name) {
+            Some(path) => self.read_secret(&file_name, &path),
+            None => self.text(name).map(Into::into),
+        }
+    }
+
+    /// The secret in a file, which is named by a variable or a field.
+    fn read_secret(&mut self, named_by: &str, path: &str) -> Option<SecretString> {
+        match std::fs::read_to_string(path) {
             // An empty secret would be one that everybody knows.
             Ok(secret) if secret.trim_end().is_empty() => {
-                self.mistake(&format!("{file_name} names {path}, which is empty"));
+                self.mistake(&format!("{named_by} names {path}, which is empty"));
                 None
             }
             Ok(secret) => Some(secret.trim_end().to_owned().into()),
             Err(error) => {
-                self.mistake(&format!("{file_name} names {path}, which cannot be read: {error}"));
+                self.mistake(&format!("{named_by} names {path}, which cannot be read: {error}"));
                 None
             }
         }

@@ -21,6 +21,7 @@ use crate::engine::price::PriceReader;
 use crate::engine::sweeper::Sweeper;
 use crate::model::Model;
 use crate::notify::Notifier;
+use crate::notify::endpoint::Endpoints;
 use crate::store::Store;
 use crate::{rpc, web};
 
@@ -125,6 +126,8 @@ impl Server {
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
+        let endpoints = Endpoints::new(store.clone(), &config.notify)
+            .context("could not set up the endpoints")?;
         let (comparer, allowance) = (executor.clone(), executor.allowance().clone());
         let (answers, answer_store) = (executor.answers().clone(), store.clone());
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
@@ -143,6 +146,7 @@ impl Server {
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("answers", |stop| async move { answers.run(&answer_store, stop).await });
+        self.spawn("endpoints", |stop| async move { endpoints.run(stop).await });
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         Ok(())
     }

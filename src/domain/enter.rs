@@ -73,6 +73,7 @@ pub(super) fn ask(turn: &mut Turn<'_>, approval: &ApprovalSpec) -> ApprovalId {
     let approvers = approval.approvers.iter();
     let notices = approvers.map(|who| (sequence, NoticeKind::ApprovalRequested, who.clone()));
     turn.out.notices.extend(notices);
+    turn.announce(NoticeKind::ApprovalRequested);
     let approval_id = asked.approval_id;
     turn.out.asked = Some((turn.state.current_step, asked, approval.approvers.clone()));
     approval_id

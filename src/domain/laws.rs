@@ -17,6 +17,7 @@ use uuid::Uuid;
 use self::sample::{failure, result};
 use self::spec::{specs, start};
 use super::approval::{ApprovalStatus, Door, Verdict};
+use super::book::find_endpoint;
 use super::event::EventKind;
 use super::id::{ApprovalId, AttemptId, ExecutorId};
 use super::job::{JobState, Lease, Reason, Status};
@@ -318,14 +319,20 @@ fn check_history(before: &JobState, transition: &Transition) -> Result<(), TestC
     Ok(())
 }
 
+fn is_for_endpoints(kind: EventKind) -> bool {
+    use EventKind as Kind;
+    let asked = [Kind::ApprovalRequested, Kind::ApprovalDecided, Kind::ApprovalExpired];
+    let ends = [Kind::JobCompleted, Kind::JobFailed, Kind::JobCancelled, Kind::JobPaused];
+    asked.contains(&kind) || ends.contains(&kind)
+}
+
 fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), TestCaseError> {
     for event in &transition.events {
-        let told: Vec<&str> = transition
-            .notices
-            .iter()
-            .filter(|(sequence, _, _)| *sequence == event.sequence)
-            .map(|(_, _, recipient)| recipient.as_str())
-            .collect();
+        let told = transition.notices.iter().filter(|notice| notice.0 == event.sequence);
+        let told = told.map(|(_, _, recipient)| recipient.as_str());
+        let (endpoints, told): (Vec<&str>, Vec<&str>) =
+            told.partition(|recipient| find_endpoint(recipient).is_some());
+        prop_assert_eq!(endpoints.len(), usize::from(is_for_endpoints(event.kind)));
         let ends = [EventKind::JobCompleted, EventKind::JobFailed, EventKind::JobCancelled];
         let is_starved = event.kind == EventKind::JobPaused && event.reason == Some(Reason::Budget);
         let expected: Vec<&str> = if ends.contains(&event.kind) || is_starved {

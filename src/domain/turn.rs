@@ -5,6 +5,7 @@
 use chrono::{DateTime, Utc};
 
 use super::approval::ApprovalStatus;
+use super::book::endpoint_recipient;
 use super::event::{Detail, Event, EventKind, NoticeKind};
 use super::id::{AttemptId, ExecutorId};
 use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
@@ -136,6 +137,15 @@ impl<'a> Turn<'a> {
         let sequence = self.state.last_sequence;
         let people = self.spec.notify.iter();
         self.out.notices.extend(people.map(|person| (sequence, notice, person.clone())));
+        self.announce(notice);
+    }
+
+    /// Has the endpoints told what the last event says, those that want to know.
+    pub(super) fn announce(&mut self, notice: NoticeKind) {
+        let sequence = self.state.last_sequence;
+        let hooks = self.spec.webhooks.iter().filter(|hook| hook.events.contains(&notice));
+        let notices = hooks.map(|hook| (sequence, notice, endpoint_recipient(&hook.name)));
+        self.out.notices.extend(notices);
     }
 
     /// Ends the job because of an error.

@@ -17,6 +17,8 @@ mod receipt;
 
 pub mod signature;
 
+pub mod endpoint;
+
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +29,7 @@ use chrono_tz::Tz;
 use reqwest::header::InvalidHeaderValue;
 
 pub use self::dispatcher::Counts;
+use self::endpoint::EndpointSettings;
 pub use self::receipt::Told;
 pub use self::whatsapp::{WhatsApp, WhatsAppSettings};
 use crate::domain::book::Book;
@@ -48,6 +51,8 @@ pub struct NotifySettings {
     pub book: Arc<Book>,
     /// The number messages are sent from; without one notices stay pending.
     pub whatsapp: Option<WhatsAppSettings>,
+    /// Who is told besides people.
+    pub endpoints: Vec<EndpointSettings>,
     /// How often to look for notices that nobody announced.
     pub poll: Duration,
 }
@@ -86,6 +91,9 @@ pub enum NotifySetupError {
     /// The token cannot be sent.
     #[error("the whatsapp token holds characters that no header can carry")]
     Token(#[source] InvalidHeaderValue),
+    /// The address of an endpoint cannot be used.
+    #[error("the address of an endpoint is not a plain http or https address")]
+    EndpointUrl,
     /// The HTTP client cannot be built, mostly because the machine has no CA certificates.
     #[error("the http client could not be built; are the machine's ca-certificates installed?")]
     Client(#[source] reqwest::Error),

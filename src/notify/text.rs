@@ -81,7 +81,7 @@ enum Left {
     Moments,
 }
 
-/// The message of a notice; `None` for an approval request whose links are gone.
+/// The message of a notice; `None` for an approval request whose links are gone, and for what no person is told.
 ///
 /// What operators are told is in their language, which need not be that of the job.
 pub(super) fn write(
@@ -96,6 +96,11 @@ pub(super) fn write(
         NoticeKind::Failed => failed(words, notice),
         NoticeKind::Cancelled => cancelled(words, notice),
         NoticeKind::OutOfBudget => out_of_budget(words, notice),
+        // Only endpoints are told, by texts of their own.
+        NoticeKind::ApprovalDecided
+        | NoticeKind::ApprovalExpired
+        | NoticeKind::Paused
+        | NoticeKind::NoticeFailed => return None,
         NoticeKind::DailyBudget => {
             daily_budget(self::words(operators_language.or(Some("en")), ""), notice)
         }

@@ -119,7 +119,7 @@ impl Store {
                 join longhaul.job j on j.shard = o.shard and j.job_id = o.job_id and j.spec_version <= $3
                 -- One that waits to be tried again must not hold up what is new.
                 where o.recipient = p.recipient and o.delivery = 'pending' and o.due_at <= longhaul.now()
-                  and not exists (select from longhaul.outbox s
+                  and not starts_with(p.recipient, 'webhook:') and not exists (select from longhaul.outbox s
                     join longhaul.job k on k.shard = s.shard and k.job_id = s.job_id and k.spec_version <= $3
                     where s.recipient = p.recipient and s.delivery = 'sending')
                 order by o.created_at, o.notice_id limit 1
@@ -171,7 +171,11 @@ impl Store {
     }
 
     /// Ends a notice that cannot be read, so that it holds up no other.
-    async fn give_up_notice(&self, job_id: &str, notice_id: Uuid) -> Result<(), StoreError> {
+    pub(super) async fn give_up_notice(
+        &self,
+        job_id: &str,
+        notice_id: Uuid,
+    ) -> Result<(), StoreError> {
         let key = JobKey::new(job_id);
         bounded(
             sqlx::query!(
@@ -265,6 +269,7 @@ impl Store {
                 coalesce(j.approval_id = n.approval_id, false) as is_open
               from longhaul.outbox n join longhaul.job j using (shard, job_id)
               where n.delivery = 'sending' and n.due_at <= longhaul.now() and j.spec_version <= $1
+                and not starts_with(n.recipient, 'webhook:')
               order by n.due_at limit 100 for update of n, j skip locked
             ) n
             where o.shard = n.shard

@@ -33,6 +33,8 @@ pub struct Wake {
     pub work: Notify,
     /// There may be a notice to send.
     pub notices: Notify,
+    /// The same, for those who tell endpoints.
+    pub endpoints: Notify,
     /// Grows when a job may have become claimable.
     work_came: AtomicU64,
     /// How much of that the last look had seen that left nothing to claim.
@@ -57,6 +59,7 @@ impl Default for Wake {
         Self {
             work: Notify::new(),
             notices: Notify::new(),
+            endpoints: Notify::new(),
             work_came: AtomicU64::new(1),
             work_seen: AtomicU64::new(0),
             jobs: broadcast::channel(4096).0,
@@ -139,6 +142,7 @@ impl Wake {
         }
         if woken.notices {
             self.notices.notify_one();
+            self.endpoints.notify_waiters();
         }
         for number in jobs {
             // That no executor listens is no fault.

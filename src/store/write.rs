@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
-use rand::rngs::ThreadRng;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -19,8 +18,9 @@ use sqlx::types::Json;
 
 use super::StoreError;
 use super::ledger::Line;
+use super::link::{Link, mint_links};
 use super::submit::BirthRow;
-use crate::domain::approval::{ApprovalStatus, Token, Verdict};
+use crate::domain::approval::ApprovalStatus;
 use crate::domain::event::{Asked, Decision, Event, NoticeKind};
 use crate::domain::id::{ApprovalId, ExecutorId, JobKey, NoticeId};
 use crate::domain::job::JobState;
@@ -56,13 +56,6 @@ struct People<'a> {
     links: Vec<Link>,
     outbox: Vec<Message>,
     supersedes_notices: bool,
-}
-
-#[derive(Serialize)]
-struct Link {
-    token_hash: String,
-    approver: String,
-    verdict: Verdict,
 }
 
 #[derive(Serialize)]
@@ -131,11 +124,12 @@ impl<'a> People<'a> {
         if is_none && !supersedes_notices {
             return None;
         }
-        let mut rng = rand::rng();
         let mut links = Vec::new();
         let outbox = notices.iter().map(|(sequence, kind, recipient)| {
-            let tokens = (*kind == NoticeKind::ApprovalRequested)
-                .then(|| mint_links(key, recipient, &mut rng, &mut links));
+            let tokens = (*kind == NoticeKind::ApprovalRequested).then(|| {
+                let approvers = asked.as_ref().map_or(&[][..], |(_, _, approvers)| approvers);
+                mint_links(key, recipient, approvers, &mut links)
+            });
             let (sequence, kind, recipient) = (*sequence, *kind, recipient.clone());
             Message { notice_id: NoticeId::new(), sequence, kind, recipient, tokens }
         });
@@ -149,17 +143,6 @@ impl<'a> People<'a> {
             supersedes_notices: *supersedes_notices,
         })
     }
-}
-
-fn mint_links(key: &JobKey, approver: &str, rng: &mut ThreadRng, links: &mut Vec<Link>) -> Value {
-    let mut tokens = serde_json::Map::new();
-    for (name, verdict) in [("approve", Verdict::Approve), ("reject", Verdict::Reject)] {
-        let token = Token::mint(key, rng);
-        let token_hash = bytea(&token.hash());
-        links.push(Link { token_hash, approver: approver.to_owned(), verdict });
-        tokens.insert(name.to_owned(), token.reveal().into());
-    }
-    tokens.into()
 }
 
 /// What was not asked for before deciding: nothing is written unless the time has gone on from it by less than a

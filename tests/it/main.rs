@@ -45,6 +45,12 @@ mod page;
 
 mod link;
 
+mod receiver;
+
+mod endpoint;
+
+mod resend;
+
 mod notice;
 
 mod delivery;

@@ -54,6 +54,7 @@ meanings! {
     approval::Door = Door { Link, Grpc, Webhook, Timeout }
     event::NoticeKind = NoticeKind {
         ApprovalRequested, Completed, Failed, Cancelled, OutOfBudget, DailyBudget,
+        ApprovalDecided, ApprovalExpired, Paused, NoticeFailed,
     }
     event::Delivery = Delivery {
         Pending, Sending, Sent, Failed, Superseded, Unconfirmed, Delivered, Read,

@@ -52,6 +52,10 @@ impl JobView {
             decisions: Vec::new(),
         });
         let notices = born.notices.iter().map(|(_, kind, recipient)| NoticeView {
+            // It is made where the rows are written.
+            notice_id: None,
+            tries: 0,
+            created_at: born.state.updated_at,
             recipient: recipient.clone(),
             kind: *kind,
             delivery: Delivery::Pending,

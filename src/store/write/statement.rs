@@ -230,12 +230,14 @@ macro_rules! statement {
                     voter text, verdict text, door text, comment text, edited boolean, decided_at timestamptz)
                   where t.vote is not null
                 ),
-                -- Who no longer needs to be told; that the day's budget is used up is no news of the job.
+                -- Who no longer needs to be told; that the day's budget is used up is no news of the job, and what
+                -- only endpoints are told stays true.
                 superseded as (
                   update longhaul.outbox o set delivery = 'superseded', tokens = null, updated_at = t.updated_at
                   from told_people t
                   where t.supersedes_notices and o.shard = t.shard and o.job_id = t.job_id and o.delivery = 'pending'
-                    and o.kind <> 'daily_budget'
+                    and o.kind not in
+                      ('daily_budget', 'approval_decided', 'approval_expired', 'paused', 'notice_failed')
                 )"#
         ] $arguments $($part)*)
     };
