@@ -8,6 +8,8 @@ mod book;
 
 mod endpoint;
 
+mod secret;
+
 mod whatsapp;
 
 use std::fmt;
@@ -18,7 +20,6 @@ use std::time::Duration;
 
 use chrono_tz::Tz;
 use http::Uri;
-use secrecy::SecretString;
 
 use crate::domain::book::Book;
 use crate::domain::language::{SPOKEN, is_spoken};
@@ -334,30 +335,6 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     fn text(&self, name: &str) -> Option<String> {
         (self.find)(name)
-    }
-
-    fn secret(&mut self, name: &str) -> Option<SecretString> {
-        let file_name = format!("{name}_FILE");
-        match (self.find)(&file_name) {
-            Some(path) => self.read_secret(&file_name, &path),
-            None => self.text(name).map(Into::into),
-        }
-    }
-
-    /// The secret in a file, which is named by a variable or a field.
-    fn read_secret(&mut self, named_by: &str, path: &str) -> Option<SecretString> {
-        match std::fs::read_to_string(path) {
-            // An empty secret would be one that everybody knows.
-            Ok(secret) if secret.trim_end().is_empty() => {
-                self.mistake(&format!("{named_by} names {path}, which is empty"));
-                None
-            }
-            Ok(secret) => Some(secret.trim_end().to_owned().into()),
-            Err(error) => {
-                self.mistake(&format!("{named_by} names {path}, which cannot be read: {error}"));
-                None
-            }
-        }
     }
 
     fn url(&mut self, name: &str) -> Option<String> {

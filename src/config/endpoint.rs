@@ -37,6 +37,15 @@ pub(super) struct WrittenEndpoint {
     timeout_seconds: Option<u64>,
 }
 
+impl WrittenEndpoint {
+    /// Whether its receiver can know that we call. A chat's address is its own secret; our own form needs a proof.
+    fn is_proven(&self) -> bool {
+        let has_secret = self.secret.is_some() || self.secret_file.is_some();
+        let has_header = self.header.is_some() || self.header_file.is_some();
+        has_secret || has_header || self.body.is_some()
+    }
+}
+
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
     /// What an endpoint is told, and how it is reached if that is known.
     pub(super) fn endpoint(
@@ -47,16 +56,17 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         let place = format!("{NAME}: endpoints.{name}");
         let listener =
             Listener { events: self.events(&place, written.events), always: written.always };
-        let url = self.kept(&place, "url", (written.url, written.url_file));
+        let is_proven = written.is_proven();
+        let has_secret = written.secret.is_some() || written.secret_file.is_some();
+        let url = self.address(&place, (written.url, written.url_file));
         let secret = self.kept(&place, "secret", (written.secret, written.secret_file));
         let old = (written.secret_old, written.secret_old_file);
         let old = self.kept(&place, "secret_old", old);
         let header = self.kept(&place, "header", (written.header, written.header_file));
-        if old.is_some() && secret.is_none() {
+        if old.is_some() && !has_secret {
             self.mistake(&format!("{place}.secret_old says nothing without a secret"));
         }
-        // A chat's address is its own secret; whoever takes our own form has to know that it is from us.
-        if written.body.is_none() && secret.is_none() && header.is_none() {
+        if !is_proven {
             self.mistake(&format!("{place} must have a secret, a header or a body"));
         }
         let secrets = [("secret", secret), ("secret_old", old)];
@@ -88,7 +98,6 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 "{place}.timeout_seconds must be from 1 to {TIMEOUT_SECONDS_MAX}, is {seconds}"
             ));
         }
-        let url = self.address(&place, url);
         let settings = url.map(|url| EndpointSettings {
             name: name.to_owned(),
             url,
@@ -149,9 +158,15 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         secret
     }
 
-    fn address(&mut self, place: &str, url: Option<SecretString>) -> Option<SecretString> {
+    fn address(
+        &mut self,
+        place: &str,
+        given: (Option<SecretString>, Option<String>),
+    ) -> Option<SecretString> {
+        let before = self.mistakes.len();
+        let url = self.kept(place, "url", given);
         let url = url.filter(|url| find_url(url.expose_secret()).is_some());
-        if url.is_none() {
+        if url.is_none() && self.mistakes.len() == before {
             self.mistake(&format!(
                 "{place}.url must be an http or https address without a user name, a password or `#`"
             ));

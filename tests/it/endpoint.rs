@@ -368,7 +368,29 @@ async fn a_job_names_endpoints_that_there_are_and_never_addresses() {
     let (status, answer) = rig
         .post_job(&json!({"job_id": "hook", "steps": [{"type": "wait", "duration_seconds": 0}]}))
         .await;
-    assert_eq!((status, &answer["code"]), (409, &json!("JOB_ID_CONFLICT")), "{answer}");
+    assert_eq!((status, &answer["reason"]), (409, &json!("JOB_ID_CONFLICT")), "{answer}");
     let versions = "select max(spec_version)::bigint from longhaul.job";
     assert_eq!(rig.db.number(versions).await, 4, "the release before leaves it alone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_can_send_any_more_is_given_up_and_nothing_of_it_is_logged() {
+    let receiver = Receiver::start().await;
+    let book = Book::new(&signed("ops", &format!("{}/s3cret", receiver.url), ""));
+    let rig = Rig::without_server(&[book.variable(), ("LONGHAUL_NOTIFY", "")]).await;
+    receiver.answer([Answer::Status(500), Answer::Status(410)]);
+    let server = Process::serve(&rig, &[("RUST_LOG", "debug")]).await;
+    server.client.submit(told(&["ops"], job("logged", [approval("Good?")]))).await;
+    rig.db.wait_until(WAITS, "logged").await;
+    rig.db.shift_clock(5).await;
+    rig.db.wait_until(ALL_JUDGED, "logged").await;
+    let said = server.said();
+    assert!(said.contains("gave a notice to an endpoint up"), "{said}");
+    let links = receiver.heard(1).await[0].json();
+    let link = links["data"]["approvers"][0]["approve_url"].as_str().unwrap();
+    let token = link.rsplit('/').next().unwrap();
+    for secret in ["s3cret", "whsec_", token] {
+        assert!(!said.contains(secret), "{secret} is in {said}");
+    }
+    server.terminate().await;
 }

@@ -168,6 +168,7 @@ async fn what_was_overtaken_or_is_not_there_is_not_sent_again() {
     let told = Told::by(resend(&rig, "01931f5e-7b9a-7c3e-8a54-3f1b2c4d5e6f").await);
     assert_eq!((told.code, told.reason.as_str()), (Code::NotFound, "NOTICE_NOT_FOUND"));
     assert_eq!(Told::by(resend(&rig, "seven").await).fields, ["notice_id"]);
+    rig.db.wait_until(ALL_JUDGED, "overtaken").await;
     // Repeating it while it waits changes nothing.
     receiver.answer([Answer::Status(410), Answer::Status(500)]);
     rig.submit(self::told(job("twice", [wait(0)]))).await;
