@@ -109,6 +109,7 @@ impl Endpoints {
                 }
             }
             if round.is_ok_and(|has_told| has_told) {
+                tokio::select! { () = stop.cancelled() => {}, () = sleep(client.pause()) => {} }
                 continue;
             }
             let jittered = self.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);

@@ -4,7 +4,7 @@
 //! No redirect is followed and nothing is sent twice here; only the status and what `success` asks for are judged.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use chrono::Utc;
@@ -28,6 +28,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TRIES_MAX: i32 = 50;
 /// How often one is tried that was refused, which mostly stays so.
 const REFUSED_TRIES_MAX: i32 = 5;
+/// The longest that an endpoint which is away is left alone.
+const PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// A header that is sent as it is, mostly a secret.
 #[derive(Clone, Debug)]
@@ -83,8 +85,8 @@ pub(super) struct Client {
     header: Option<Header>,
     body: Option<Template>,
     success: Option<Success>,
-    /// Whether it did not take the last notice, which is logged once and not per notice.
-    is_away: AtomicBool,
+    /// How often in a row it was not there for a notice.
+    absences: AtomicU32,
 }
 
 impl Client {
@@ -108,7 +110,7 @@ impl Client {
             header: settings.header.clone(),
             body: settings.body.clone(),
             success: settings.success.clone(),
-            is_away: AtomicBool::new(false),
+            absences: AtomicU32::new(0),
         })
     }
 
@@ -122,19 +124,30 @@ impl Client {
         if body.len() > BODY_BYTES_MAX {
             return Posted::GivenUp { error: "it is longer than 256 KiB".to_owned() };
         }
-        let posted = self.judge(self.send(notice, body).await, notice.tries).await;
-        let is_away = match &posted {
-            Posted::Taken => false,
-            Posted::Again { .. } | Posted::GivenUp { .. } => true,
+        let (posted, is_there) = self.judge(self.send(notice, body).await, notice.tries).await;
+        let before = if is_there {
+            self.absences.swap(0, Ordering::Relaxed)
+        } else {
+            self.absences.fetch_add(1, Ordering::Relaxed)
         };
-        match (self.is_away.swap(is_away, Ordering::Relaxed), &posted) {
-            (true, Posted::Taken) => tracing::info!("the endpoint takes notices again"),
-            (false, Posted::Again { error, .. }) => {
+        // Each is told once, and not for every notice.
+        match (before, &posted) {
+            (1.., Posted::Taken) => tracing::info!("the endpoint takes notices again"),
+            (0, Posted::Again { error, .. }) => {
                 tracing::warn!(error, "the endpoint does not take notices");
             }
-            (true | false, _) => {}
+            (0.., _) => {}
         }
         posted
+    }
+
+    /// How long to leave it alone: what waits for one that is away would all be tried in vain, and looked through again
+    /// and again.
+    pub(super) fn pause(&self) -> Duration {
+        match self.absences.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            absences => Duration::from_secs(1 << (absences - 1).min(6)).min(PAUSE_MAX),
+        }
     }
 
     async fn send(
@@ -161,32 +174,34 @@ impl Client {
         request.body(body).send().await
     }
 
-    async fn judge(&self, answer: Result<Response, reqwest::Error>, tries: i32) -> Posted {
+    /// What became of a try, and whether the endpoint is there at all.
+    async fn judge(&self, answer: Result<Response, reqwest::Error>, tries: i32) -> (Posted, bool) {
         let mut response = match answer {
             Ok(response) => response,
             Err(error) => {
                 let what =
                     if error.is_connect() { "could not be reached" } else { "did not answer" };
-                return again(tries, TRIES_MAX, None, format!("it {what}: {}", chain(error)));
+                let error = format!("it {what}: {}", chain(error));
+                return (again(tries, TRIES_MAX, None, error), false);
             }
         };
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
         if status.is_success() {
-            let Some(success) = &self.success else { return Posted::Taken };
-            return if success.holds(&read(response).await) {
-                Posted::Taken
-            } else {
-                let error = format!("its answer does not have {} as configured", success.pointer);
-                again(tries, REFUSED_TRIES_MAX, None, error)
-            };
+            let Some(success) = &self.success else { return (Posted::Taken, true) };
+            if success.holds(&read(response).await) {
+                return (Posted::Taken, true);
+            }
+            let error = format!("its answer does not have {} as configured", success.pointer);
+            return (again(tries, REFUSED_TRIES_MAX, None, error), true);
         }
         let error = format!("it answered {}", status.as_u16());
         if status == StatusCode::GONE {
-            return Posted::GivenUp { error };
+            return (Posted::GivenUp { error }, true);
         }
-        let most = if passes(status) { TRIES_MAX } else { REFUSED_TRIES_MAX };
-        again(tries, most, find_wait(&headers), error)
+        let is_away = passes(status);
+        let most = if is_away { TRIES_MAX } else { REFUSED_TRIES_MAX };
+        (again(tries, most, find_wait(&headers), error), !is_away)
     }
 }
 
