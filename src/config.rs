@@ -6,6 +6,10 @@
 
 mod book;
 
+mod endpoint;
+
+mod secret;
+
 mod whatsapp;
 
 use std::fmt;
@@ -16,7 +20,6 @@ use std::time::Duration;
 
 use chrono_tz::Tz;
 use http::Uri;
-use secrecy::SecretString;
 
 use crate::domain::book::Book;
 use crate::domain::language::{SPOKEN, is_spoken};
@@ -159,7 +162,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         let whatsapp = self.whatsapp();
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
         let webhook = self.whatsapp_webhook();
-        let (book, time_zone) = (self.book(), self.time_zone("LONGHAUL_TIME_ZONE"));
+        let ((book, endpoints), time_zone) = (self.book(), self.time_zone("LONGHAUL_TIME_ZONE"));
         let mut engine = self.engine(whatsapp.is_some(), webhook.is_some(), &book);
         engine.public_url.clone_from(&public_url);
         Config {
@@ -173,6 +176,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 time_zone,
                 book: Arc::clone(&book),
                 whatsapp,
+                endpoints,
                 poll: Duration::from_secs(1),
             },
             engine,
@@ -335,23 +339,6 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     fn text(&self, name: &str) -> Option<String> {
         (self.find)(name)
-    }
-
-    fn secret(&mut self, name: &str) -> Option<SecretString> {
-        let file_name = format!("{name}_FILE");
-        let Some(path) = (self.find)(&file_name) else { return self.text(name).map(Into::into) };
-        match std::fs::read_to_string(&path) {
-            // An empty secret would be one that everybody knows.
-            Ok(secret) if secret.trim_end().is_empty() => {
-                self.mistake(&format!("{file_name} names {path}, which is empty"));
-                None
-            }
-            Ok(secret) => Some(secret.trim_end().to_owned().into()),
-            Err(error) => {
-                self.mistake(&format!("{file_name} names {path}, which cannot be read: {error}"));
-                None
-            }
-        }
     }
 
     fn url(&mut self, name: &str) -> Option<String> {

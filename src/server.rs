@@ -21,6 +21,7 @@ use crate::engine::lease::LeaseKeeper;
 use crate::engine::price::PriceReader;
 use crate::engine::sweeper::Sweeper;
 use crate::model::Model;
+use crate::notify::endpoint::Endpoints;
 use crate::notify::{Listener, Notifier};
 use crate::store::Store;
 use crate::{rpc, web};
@@ -128,6 +129,8 @@ impl Server {
             .context("could not set up the channels to people")?;
         let notifier = Arc::new(notifier);
         let listener = Listener::new(Arc::clone(&notifier), &config.notify);
+        let endpoints = Endpoints::new(store.clone(), &config.notify)
+            .context("could not set up the endpoints")?;
         let (comparer, allowance) = (executor.clone(), executor.allowance().clone());
         let (answers, answer_store) = (executor.answers().clone(), store.clone());
         // Until the executor has drained, its lease is renewed, or others would take what is still in flight,
@@ -149,6 +152,7 @@ impl Server {
         if config.web.whatsapp.is_some() {
             self.spawn("listener", |stop| async move { listener.run(stop).await });
         }
+        self.spawn("endpoints", |stop| async move { endpoints.run(stop).await });
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         Ok(())
     }

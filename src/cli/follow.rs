@@ -102,7 +102,8 @@ mod tests {
         cli::client::connect,
         rpc::proto::{
             ControlRequest, ControlResponse, Event, GetJobRequest, GetJobResponse, GetUsageRequest,
-            GetUsageResponse, Job, ListJobsRequest, ListJobsResponse, SubmitJobRequest,
+            GetUsageResponse, Job, ListJobsRequest, ListJobsResponse, ListNoticesRequest,
+            ListNoticesResponse, ResendNoticeRequest, ResendNoticeResponse, SubmitJobRequest,
             SubmitJobResponse,
             job_service_server::{JobService, JobServiceServer},
         },
@@ -167,6 +168,20 @@ mod tests {
             &self,
             _: Request<ListJobsRequest>,
         ) -> Result<Response<ListJobsResponse>, Status> {
+            Err(Status::unimplemented(""))
+        }
+
+        async fn list_notices(
+            &self,
+            _: Request<ListNoticesRequest>,
+        ) -> Result<Response<ListNoticesResponse>, Status> {
+            Err(Status::unimplemented(""))
+        }
+
+        async fn resend_notice(
+            &self,
+            _: Request<ResendNoticeRequest>,
+        ) -> Result<Response<ResendNoticeResponse>, Status> {
             Err(Status::unimplemented(""))
         }
 

@@ -146,12 +146,16 @@ fn decision(decision: &Decision) -> Value {
     })
 }
 
-fn notice(notice: &Notice) -> Value {
+/// A notice.
+pub fn notice(notice: &Notice) -> Value {
     json!({
+        "notice_id": notice.notice_id,
         "recipient": notice.recipient,
         "kind": word::notice_kind(notice.kind),
         "delivery": word::delivery(notice.delivery),
         "error": notice.error,
+        "tries": notice.tries,
+        "created_at": time(notice.created_at.as_ref()),
         "updated_at": time(notice.updated_at.as_ref()),
     })
 }
@@ -264,6 +268,7 @@ fn settings(settings: &JobSettings) -> Value {
         "max_attempts": settings.max_attempts,
         "retry_window_seconds": settings.retry_window_seconds,
         "notify": settings.notify,
+        "webhooks": settings.webhooks,
         "language": settings.language,
         "labels": settings.labels,
         "priority": settings.priority,

@@ -31,6 +31,8 @@ pub mod get;
 
 pub mod list;
 
+pub mod notices;
+
 pub mod usage;
 
 pub mod prices;
@@ -68,6 +70,7 @@ enum Command {
     Watch(watch::WatchArgs),
     Get(get::GetArgs),
     List(list::ListArgs),
+    Notices(notices::NoticesArgs),
     Usage(usage::UsageArgs),
     Pause(control::PauseArgs),
     Resume(control::ResumeArgs),
@@ -107,6 +110,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Watch(args) => Box::pin(until_interrupted(watch::run(args))).await,
         Command::Get(args) => Box::pin(until_interrupted(get::run(args))).await,
         Command::List(args) => Box::pin(until_interrupted(list::run(args))).await,
+        Command::Notices(args) => Box::pin(until_interrupted(notices::run(args))).await,
         Command::Usage(args) => Box::pin(until_interrupted(usage::run(args))).await,
         Command::Pause(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Resume(args) => Box::pin(until_interrupted(args.run())).await,

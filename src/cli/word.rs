@@ -59,6 +59,8 @@ readers! {
     find_effort Effort "EFFORT_" "an effort";
     find_truncation_policy TruncationPolicy "TRUNCATION_POLICY_" "a truncation policy";
     find_interrupt_policy InterruptPolicy "INTERRUPT_POLICY_" "an interrupt policy";
+    find_delivery Delivery "DELIVERY_" "a delivery";
+    find_notice_kind NoticeKind "NOTICE_KIND_" "a notice's kind";
     find_run_mode RunMode "RUN_MODE_" "a run mode";
 }
 

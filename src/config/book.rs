@@ -7,16 +7,19 @@ use chrono_tz::Tz;
 use serde::Deserialize;
 
 use super::Reader;
+use super::endpoint::WrittenEndpoint;
 use crate::domain::book::{Book, Person};
 use crate::domain::language::{SPOKEN, is_spoken};
+use crate::notify::endpoint::EndpointSettings;
 
-const NAME: &str = "LONGHAUL_ADDRESS_BOOK";
+pub(super) const NAME: &str = "LONGHAUL_ADDRESS_BOOK";
 
 /// The file as it is written.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Written {
     people: BTreeMap<String, WrittenPerson>,
+    endpoints: BTreeMap<String, WrittenEndpoint>,
 }
 
 #[derive(Default, Deserialize)]
@@ -30,33 +33,39 @@ struct WrittenPerson {
 }
 
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
-    /// The address book, if one is named; a bad one is a mistake.
-    pub(super) fn book(&mut self) -> Arc<Book> {
-        let Some(path) = self.text(NAME) else { return Arc::default() };
+    /// The address book, if one is named, and how its endpoints are reached; a bad one is a mistake.
+    pub(super) fn book(&mut self) -> (Arc<Book>, Vec<EndpointSettings>) {
+        let Some(path) = self.text(NAME) else { return Default::default() };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) => {
                 self.mistake(&format!("{NAME} names {path}, which cannot be read: {error}"));
-                return Arc::default();
+                return Default::default();
             }
         };
         let written: Written = match toml::from_str(&text) {
             Ok(written) => written,
             Err(error) => {
-                let error = error.to_string();
+                let error = without_quotes(error.message(), line_of(&text, error.span()));
                 self.mistake(&format!("{NAME} names {path}, which is no address book: {error}"));
-                return Arc::default();
+                return Default::default();
             }
         };
         let people = written.people.into_iter();
         let people = people.map(|(name, one)| self.person(name, one)).collect();
-        match Book::new(people, std::iter::empty().collect()) {
-            Ok(book) => Arc::new(book),
+        let (mut listeners, mut endpoints) = (BTreeMap::new(), Vec::new());
+        for (name, one) in written.endpoints {
+            let (listener, settings) = self.endpoint(&name, one);
+            endpoints.extend(settings);
+            listeners.insert(name, listener);
+        }
+        match Book::new(people, listeners) {
+            Ok(book) => (Arc::new(book), endpoints),
             Err(faults) => {
                 for (place, message) in faults {
                     self.mistake(&format!("{NAME}: {place} {message}"));
                 }
-                Arc::default()
+                Default::default()
             }
         }
     }
@@ -85,4 +94,16 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         };
         (name, person)
     }
+}
+
+/// What the parser says without what it quotes of the file, which may be a secret, and the line it is about.
+fn without_quotes(message: &str, line: usize) -> String {
+    let parts = message.split('"').enumerate();
+    let told: String = parts.map(|(at, part)| if at % 2 == 0 { part } else { "…" }).collect();
+    format!("line {line}: {told}")
+}
+
+fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
+    let before = span.and_then(|span| text.get(..span.start)).unwrap_or_default();
+    before.matches('\n').count() + 1
 }

@@ -150,3 +150,48 @@ fn each_mistake_of_an_address_book_is_told_with_its_place() {
         assert!(told[0].contains(expected), "{told:?}");
     }
 }
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+#[test]
+fn each_mistake_of_an_endpoint_is_told_with_its_place_and_without_its_secret() {
+    let good = format!("url = 'https://h.example/s3cret'\nsecret = '{SECRET}'\n");
+    for (text, expected) in [
+        ("url = 3".to_owned(), "line 2: invalid type: integer `3`"),
+        (format!("{good}secrets = ['s3cret']"), "line 4: unknown field `secrets`"),
+        (format!("{good}events = 's3cret'"), "line 4: invalid type: string …, expected"),
+        (format!("{good}url = 's3cret'"), "line 4: duplicate key"),
+        (format!("secret = '{SECRET}'"), ".url must be an http or https address"),
+        (format!("secret = '{SECRET}'\nurl = 'ftp://s3cret'"), ".url must be an http or https"),
+        (format!("secret = '{SECRET}'\nurl = 'https://a:s3cret@h'"), ".url must be an http"),
+        (format!("{good}url_file = '/x'"), " must not have both url and url_file"),
+        ("url = 'https://h'".to_owned(), " must have a secret, a header or a body"),
+        ("url = 'https://h'\nsecret = 's3cret'".to_owned(), ".secret must be `whsec_` and"),
+        (format!("{good}secret_old = 'whsec_s3cret'"), ".secret_old must be `whsec_` and"),
+        (
+            format!("url = 'https://h'\nbody = '{{}}'\nsecret_old = '{SECRET}'"),
+            ".secret_old says nothing",
+        ),
+        (
+            "url = 'https://h'\nsecret_file = '/nowhere'\nbody = '{}'".to_owned(),
+            ".secret_file names /nowhere, which cannot be read",
+        ),
+        ("url = 'https://h'\nheader = 's3cret'".to_owned(), ".header must be such as"),
+        (format!("{good}events = []"), ".events must not be empty"),
+        (format!("{good}events = ['done']"), ".events[0] must be one of approval_requested, "),
+        (format!("{good}events = ['failed', 'failed']"), ".events[1] must not repeat"),
+        (format!("{good}events = ['daily_budget']"), ".events[0] must be one of"),
+        (format!("{good}body = '{{\"a\": {{{{ title }}}}}}'"), ".body must be JSON"),
+        (format!("{good}body = '[\"{{{{ titel }}}}\"]'"), ".body names `titel`"),
+        (format!("{good}success = 'ok'"), ".success must be such as `/code=0`"),
+        (format!("{good}timeout_seconds = 31"), ".timeout_seconds must be from 1 to 30, is 31"),
+    ] {
+        let file = File::new(&format!("[endpoints.ops]\n{text}\n"));
+        let told = mistakes(&[("LONGHAUL_ADDRESS_BOOK", file.path())]);
+        assert_eq!(told.len(), 1, "{text}: {told:?}");
+        assert!(told[0].contains(expected), "{expected}: {told:?}");
+        assert!(!told[0].contains("s3cret") && !told[0].contains("Mf"), "{told:?}");
+    }
+    let file = File::new(&format!("[people.ana]\nendpoint = 'ops'\n[endpoints.ops]\n{good}"));
+    assert_eq!(mistakes(&[("LONGHAUL_ADDRESS_BOOK", file.path())]), [""; 0]);
+}

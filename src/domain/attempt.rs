@@ -105,7 +105,7 @@ pub(super) fn starve(turn: &mut Turn<'_>, lease: Lease, failure: Failure) -> Mov
     let failure = Failure { failed_at: turn.now, ..failure };
     turn.state.last_error = Some(failure.clone());
     turn.let_go();
-    control::hold(turn, Stand::Queued);
+    control::stop(turn, Stand::Queued);
     turn.state.reason = Some(Reason::Budget);
     turn.add_detail(Detail::Failure(failure));
     turn.notify(NoticeKind::OutOfBudget);

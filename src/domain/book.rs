@@ -3,9 +3,12 @@
 //! A job may name a person by name or by number; both are the same person, who is kept under the name,
 //! so that nobody votes twice and a number can change while an approval is open.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
+
+use super::event::NoticeKind;
+use super::spec::Hook;
 
 /// What stands before the name of an endpoint where a notice names its recipient.
 const ENDPOINT: &str = "webhook:";
@@ -14,7 +17,7 @@ const ENDPOINT: &str = "webhook:";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
     people: BTreeMap<String, Person>,
-    endpoints: BTreeSet<String>,
+    endpoints: BTreeMap<String, Listener>,
 }
 
 /// How one person is reached.
@@ -32,11 +35,20 @@ pub struct Person {
     pub endpoint: Option<String>,
 }
 
+/// What an endpoint is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listener {
+    /// Of which events.
+    pub events: Vec<NoticeKind>,
+    /// Of every job, also of one that does not name it.
+    pub always: bool,
+}
+
 impl Book {
     /// A book of these people and endpoints, or every fault it has: its place, and what is wrong there.
     pub fn new(
         people: BTreeMap<String, Person>,
-        endpoints: BTreeSet<String>,
+        endpoints: BTreeMap<String, Listener>,
     ) -> Result<Self, Vec<(String, String)>> {
         let mut faults = Vec::new();
         let mut seen = BTreeMap::new();
@@ -56,12 +68,13 @@ impl Book {
                     add(format!("must not share a phone or user_id with {other}"));
                 }
             }
-            if let Some(endpoint) = person.endpoint.as_ref().filter(|one| !endpoints.contains(*one))
+            if let Some(endpoint) =
+                person.endpoint.as_ref().filter(|one| !endpoints.contains_key(*one))
             {
                 add(format!("names the endpoint {endpoint:?}, which is not there"));
             }
         }
-        for name in endpoints.iter().filter(|name| !is_name(name)) {
+        for name in endpoints.keys().filter(|name| !is_name(name)) {
             let message = "must have a name of letters, digits, `-`, `_` and `.`, at most 64";
             faults.push((format!("endpoints.{name}"), message.to_owned()));
         }
@@ -96,7 +109,19 @@ impl Book {
 
     /// Whether an endpoint of this name is configured.
     pub fn has_endpoint(&self, name: &str) -> bool {
-        self.endpoints.contains(name)
+        self.endpoints.contains_key(name)
+    }
+
+    /// The endpoints that are told of a job: those it names, and after them those that are told of every one.
+    pub fn hooks(&self, named: &[String]) -> Vec<Hook> {
+        let always =
+            self.endpoints.iter().filter(|(name, one)| one.always && !named.contains(name));
+        let named = named.iter().filter_map(|name| self.endpoints.get_key_value(name));
+        let hook = |(name, one): (&String, &Listener)| Hook {
+            name: name.clone(),
+            events: one.events.clone(),
+        };
+        named.chain(always).map(hook).collect()
     }
 }
 
@@ -134,7 +159,9 @@ mod tests {
 
     fn book(people: &[(&str, Person)], endpoints: &[&str]) -> Result<Book, Vec<(String, String)>> {
         let people = people.iter().map(|(name, one)| ((*name).to_owned(), one.clone())).collect();
-        Book::new(people, endpoints.iter().map(|&name| name.to_owned()).collect())
+        let listener = Listener::default();
+        let endpoints = endpoints.iter().map(|&name| (name.to_owned(), listener.clone()));
+        Book::new(people, endpoints.collect())
     }
 
     #[test]
@@ -159,6 +186,23 @@ mod tests {
         assert_eq!(places, ["people.b n", "people.b n", "people.bo", "people.bo"]);
         assert!(book(&[("bo", lost)], &["ops"]).is_ok());
         assert_eq!(book(&[], &["7 up"]).unwrap_err()[0].0, "endpoints.7 up");
+    }
+
+    #[test]
+    fn a_job_tells_the_endpoints_it_names_and_those_that_are_always_told() {
+        let listener = |always| Listener { events: vec![NoticeKind::Failed], always };
+        let endpoints =
+            [("all", listener(true)), ("ops", listener(false)), ("quiet", listener(false))];
+        let endpoints = endpoints.map(|(name, one)| (name.to_owned(), one)).into();
+        let book = Book::new(BTreeMap::new(), endpoints).unwrap();
+        let told = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
+            book.hooks(&named).into_iter().map(|hook| hook.name).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[]), ["all"]);
+        assert_eq!(told(&["ops"]), ["ops", "all"]);
+        assert_eq!(told(&["all", "ops"]), ["all", "ops"]);
+        assert_eq!(book.hooks(&[])[0].events, [NoticeKind::Failed]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::enter::enter;
-use super::event::EventKind;
+use super::event::{EventKind, NoticeKind};
 use super::job::{Reason, Stand, Status};
 use super::money::Usd;
 use super::state::Refusal;
@@ -160,8 +160,14 @@ pub(super) fn park(turn: &mut Turn<'_>, reason: Reason, run_at: DateTime<Utc>) {
     }
 }
 
-/// Pauses the job.
+/// Pauses the job, and has those told who want to know.
 pub(super) fn hold(turn: &mut Turn<'_>, stand: Stand) {
+    stop(turn, stand);
+    turn.announce(NoticeKind::Paused);
+}
+
+/// Pauses the job.
+pub(super) fn stop(turn: &mut Turn<'_>, stand: Stand) {
     turn.state.status = Status::Paused;
     if turn.state.reason == Some(Reason::Batch) {
         // The answer may come meanwhile: the attempt that a resume begins sees whether it has.

@@ -5,7 +5,7 @@
 
 use super::approval::{ApprovalStatus, Door, Verdict, mask};
 use super::enter::{ask, enter};
-use super::event::{Decision, Detail, EventKind};
+use super::event::{Decision, Detail, EventKind, NoticeKind};
 use super::id::ApprovalId;
 use super::job::{Failure, JobState, Reason, Status, StepResult};
 use super::state::{Ballot, Checkpoint, Refusal};
@@ -129,6 +129,7 @@ pub(super) fn expire(turn: &mut Turn<'_>, delivered: bool) -> bool {
         return false;
     };
     turn.tell_step(EventKind::ApprovalExpired, "was not decided in time");
+    turn.announce(NoticeKind::ApprovalExpired);
     let policy = turn.approval_spec().map_or(TimeoutPolicy::Fail, |approval| approval.on_timeout);
     match policy {
         TimeoutPolicy::Approve if delivered => {
@@ -196,6 +197,7 @@ fn record(turn: &mut Turn<'_>, approval_id: ApprovalId, decision: Decision) {
     let message = format!("{what} by {}", mask(&decision.voter));
     turn.tell_step(EventKind::ApprovalDecided, &message);
     turn.add_detail(Detail::Decision(decision.clone()));
+    turn.announce(NoticeKind::ApprovalDecided);
     turn.out.vote = Some((approval_id, decision));
 }
 

@@ -77,6 +77,7 @@ pub(super) fn ask(turn: &mut Turn<'_>, approval: &ApprovalSpec) -> ApprovalId {
     );
     turn.add_detail(Detail::ApprovalRequested(asked.clone()));
     turn.ask_people(NoticeKind::ApprovalRequested, approval.approvers.clone());
+    turn.announce(NoticeKind::ApprovalRequested);
     let approval_id = asked.approval_id;
     turn.out.asked = Some((turn.state.current_step, asked, approval.approvers.clone()));
     approval_id

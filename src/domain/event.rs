@@ -204,6 +204,14 @@ pub enum NoticeKind {
     OutOfBudget,
     /// The day's budget of all servers does not cover the next call; this is told to the operators, once a day.
     DailyBudget,
+    /// Somebody decided; only endpoints are told.
+    ApprovalDecided,
+    /// Nobody decided in time; only endpoints are told.
+    ApprovalExpired,
+    /// The job is held; only endpoints are told.
+    Paused,
+    /// Somebody could not be told; only endpoints are told.
+    NoticeFailed,
 }
 
 impl Word for NoticeKind {}
@@ -217,9 +225,28 @@ impl NoticeKind {
             | Self::Failed
             | Self::Cancelled
             | Self::OutOfBudget
-            | Self::DailyBudget => false,
+            | Self::DailyBudget
+            | Self::ApprovalDecided
+            | Self::ApprovalExpired
+            | Self::Paused
+            | Self::NoticeFailed => false,
         }
     }
+    /// What an endpoint can be told of.
+    pub const FOR_ENDPOINTS: [Self; 9] = [
+        Self::ApprovalRequested,
+        Self::ApprovalDecided,
+        Self::ApprovalExpired,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+        Self::OutOfBudget,
+        Self::Paused,
+        Self::NoticeFailed,
+    ];
+    /// What it is told of if its configuration does not say.
+    pub const USUAL_FOR_ENDPOINTS: [Self; 4] =
+        [Self::ApprovalRequested, Self::Completed, Self::Failed, Self::Cancelled];
 }
 
 /// How far a notice has come.

@@ -56,6 +56,7 @@ fn spec(steps: impl IntoIterator<Item = Work>) -> Spec {
         priority: 0,
         run_at: None,
         budget_usd: None,
+        webhooks: Vec::new(),
     }
 }
 

@@ -106,8 +106,13 @@ pub(super) fn undelivered(turn: &mut Turn<'_>, lost: &Undelivered, asked: &[Stri
     let what = format!("could not ask {}: {}", mask(&lost.recipient), lost.error);
     turn.tell_step(EventKind::NoticeFailed, &what);
     turn.add_detail(Detail::Notice(lost.clone()));
+    turn.announce(NoticeKind::NoticeFailed);
     match &lost.instead {
-        Some(endpoint) => turn.ask_at_endpoint(endpoint, &lost.recipient),
+        Some(endpoint) => {
+            let what = format!("asks {endpoint} in the place of {}", mask(&lost.recipient));
+            turn.tell_step(EventKind::ApprovalEscalated, &what);
+            turn.ask_at_endpoint(endpoint, &lost.recipient);
+        }
         None => escalate(turn, asked),
     }
     true

@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::book::{Book, is_phone};
+use super::event::NoticeKind;
 use super::money::Usd;
 use super::submission::{
     ContextMode, Effort, InterruptPolicy, RunMode, TimeoutPolicy, TruncationPolicy, UserLocation,
@@ -20,8 +21,8 @@ use super::template::{Name, Template};
 ///
 /// 1 is the first; 2 has run steps with effort, an output schema, stop sequences, what to do with a cut answer, further
 /// fields and a place to search from, and jobs with a budget; 3 has run steps that are asked in a batch, go on with a
-/// broken answer or have a place for feedback, and approvals that can be edited or sent back; 4 has people with a name, and
-/// approvals of which people are reminded or that escalate.
+/// broken answer or have a place for feedback, and approvals that can be edited or sent back; 4 has people with a name,
+/// endpoints, and approvals of which people are reminded or that escalate.
 pub const VERSION: i32 = 4;
 
 /// A job with every default filled in.
@@ -50,6 +51,18 @@ pub struct Spec {
     /// What it may cost at the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<Usd>,
+    /// Which endpoints are told, and of what.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<Hook>,
+}
+
+/// An endpoint that is told of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hook {
+    /// Its name in the address book.
+    pub name: String,
+    /// The events it is told of.
+    pub events: Vec<NoticeKind>,
 }
 
 /// One step with every default filled in.
@@ -200,7 +213,9 @@ impl Spec {
             Work::Wait(_) => 1,
         });
         let of_budget = if self.budget_usd.is_some() { 2 } else { 1 };
-        of_steps.max().unwrap_or(1).max(of_budget).max(version_of(&self.notify))
+        // The release before would take an endpoint for a phone.
+        let of_hooks = if self.webhooks.is_empty() { 1 } else { 4 };
+        of_steps.max().unwrap_or(1).max(of_budget).max(of_hooks).max(version_of(&self.notify))
     }
 
     /// The step of this number, counted from 1.

@@ -264,6 +264,8 @@ pub struct Settings {
     pub retry_window_seconds: Option<i32>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text")]
     pub language: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

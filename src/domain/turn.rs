@@ -135,6 +135,7 @@ impl<'a> Turn<'a> {
     /// Has the job's people told what the last event says.
     pub(super) fn notify(&mut self, notice: NoticeKind) {
         self.tell_people(notice, self.spec.notify.clone());
+        self.announce(notice);
     }
 
     /// Has these people told what the last event says.
@@ -163,7 +164,21 @@ impl<'a> Turn<'a> {
         self.out.notices.extend(told);
     }
 
-    /// Has an approver asked at an endpoint.
+    /// Has the endpoints told what the last event says, those that want to know.
+    pub(super) fn announce(&mut self, kind: NoticeKind) {
+        let (sequence, asked) = (self.state.last_sequence, self.state.approval_id);
+        let hooks = self.spec.webhooks.iter().filter(|hook| hook.events.contains(&kind));
+        let told = hooks.map(|hook| Told {
+            sequence,
+            kind,
+            recipient: endpoint_recipient(&hook.name),
+            approval_id: asked.filter(|_| kind.asks()),
+            approver: None,
+        });
+        self.out.notices.extend(told);
+    }
+
+    /// Has an endpoint asked in the name of an approver.
     pub(super) fn ask_at_endpoint(&mut self, endpoint: &str, approver: &str) {
         self.out.notices.push(Told {
             sequence: self.state.last_sequence,

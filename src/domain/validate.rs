@@ -27,6 +27,8 @@ pub const PROMPT_BYTES_MAX: usize = 1 << 20;
 pub const TEXT_BYTES_MAX: usize = 64 << 10;
 /// The longest comment on a decision or a cancel, in bytes.
 pub const COMMENT_BYTES_MAX: usize = 4 << 10;
+/// The most endpoints a job may name.
+const WEBHOOKS_MAX: usize = 16;
 const DAY_SECONDS: i32 = 86_400;
 
 /// One fault of a request.
@@ -113,6 +115,7 @@ pub fn freeze(submission: &Submission, defaults: &Defaults) -> Result<Spec, Vec<
         priority: settings.priority.unwrap_or(0),
         run_at: settings.run_at,
         budget_usd: settings.budget_usd,
+        webhooks: defaults.book.hooks(&settings.webhooks),
     };
     faults.into_result().map(|()| spec)
 }
@@ -134,6 +137,7 @@ fn check_settings(settings: &Settings, book: &Book, faults: &mut Faults) {
     faults.check_range("settings.retry_window_seconds", window, (0, 30 * DAY_SECONDS), 0);
     faults.check_range("settings.priority", settings.priority, (-1000, 1000), 0);
     check_people("settings.notify", &settings.notify, book, faults);
+    check_webhooks("settings.webhooks", &settings.webhooks, book, faults);
     check_moment("settings.run_at", settings.run_at, faults);
     check_budget("settings.budget_usd", settings.budget_usd, faults);
     let language = settings.language.as_deref().unwrap_or("en");
@@ -248,6 +252,24 @@ pub fn check_people(field: &str, people: &[String], book: &Book, faults: &mut Fa
         }
         if !seen.insert(book.known_as(person)) {
             faults.add(format!("{field}[{at}]"), "must not repeat a person");
+        }
+    }
+}
+
+/// Checks names of endpoints: a job names what is configured, and never an address.
+fn check_webhooks(field: &str, names: &[String], book: &Book, faults: &mut Faults) {
+    if names.len() > WEBHOOKS_MAX {
+        faults.add(field, format!("must have at most {WEBHOOKS_MAX} entries"));
+    }
+    for (at, name) in names.iter().enumerate() {
+        if !book.has_endpoint(name) {
+            faults.add(
+                format!("{field}[{at}]"),
+                "must be the name of an endpoint from the address book",
+            );
+        }
+        if names[..at].contains(name) {
+            faults.add(format!("{field}[{at}]"), "must not repeat an endpoint");
         }
     }
 }

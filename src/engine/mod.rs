@@ -37,6 +37,7 @@ pub mod watch;
 use std::time::Duration;
 
 use self::executor::Executor;
+use crate::domain::book::Book;
 use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
@@ -141,6 +142,11 @@ impl Engine {
     /// An engine over a store and a model; what is submitted to it goes straight to this executor while that has room.
     pub fn new(store: Store, model: Model, executor: Executor, settings: EngineSettings) -> Self {
         Self { store, model, executor, settings }
+    }
+
+    /// Who has a name here.
+    pub fn book(&self) -> &Book {
+        &self.settings.defaults.book
     }
 
     /// The store, for what is only read.

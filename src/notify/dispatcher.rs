@@ -19,7 +19,7 @@ use super::text::{Letter, Reader};
 use crate::domain::event::NoticeKind;
 use crate::domain::word::Word as _;
 use crate::store::StoreError;
-use crate::store::outbox::{Outcome, Outgoing, Sent, Whom};
+use crate::store::outbox::{Outcome, Outgoing, Sent};
 use crate::store::receipt::TRIES_MAX;
 
 /// How many notices are on their way at once.
@@ -103,18 +103,16 @@ impl Notifier {
         } else {
             Gate::Open
         };
-        let (room, whom) = match gate {
-            Gate::Open => (room, Whom::Everybody),
-            Gate::Probe => (room.min(1), Whom::People),
-            // What needs no number to be sent from is not held up by one.
-            Gate::Shut => (room, Whom::Endpoints),
+        let room = match gate {
+            Gate::Open => room,
+            Gate::Probe => room.min(1),
+            Gate::Shut => 0,
         };
         if room == 0 {
             return Ok(Vec::new());
         }
         let after = self.lock_after().clone();
-        let take =
-            |room: usize, after| self.store.take_notices(room as i64, after, whom, sender.spacing);
+        let take = |room: usize, after| self.store.take_notices(room as i64, after, sender.spacing);
         let mut notices = take(room, &after).await?;
         let mut last = notices.iter().map(|notice| notice.recipient.clone()).max();
         if notices.len() < room && !after.is_empty() {

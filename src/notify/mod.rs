@@ -27,6 +27,8 @@ mod receipt;
 
 pub mod signature;
 
+pub mod endpoint;
+
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +38,7 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use reqwest::header::InvalidHeaderValue;
 
+use self::endpoint::EndpointSettings;
 pub use self::form::{FormSettings, RequestForm, TemplateButtons};
 pub use self::inbound::Listener;
 pub use self::receipt::Told;
@@ -60,6 +63,8 @@ pub struct NotifySettings {
     pub book: Arc<Book>,
     /// The number messages are sent from; without one notices stay pending.
     pub whatsapp: Option<WhatsAppSettings>,
+    /// Who is told besides people.
+    pub endpoints: Vec<EndpointSettings>,
     /// How often to look for notices that nobody announced.
     pub poll: Duration,
 }
@@ -101,6 +106,9 @@ pub enum NotifySetupError {
     /// The token cannot be sent.
     #[error("the whatsapp token holds characters that no header can carry")]
     Token(#[source] InvalidHeaderValue),
+    /// The address of an endpoint cannot be used.
+    #[error("the address of an endpoint is not a plain http or https address")]
+    EndpointUrl,
     /// The HTTP client cannot be built, mostly because the machine has no CA certificates.
     #[error("the http client could not be built; are the machine's ca-certificates installed?")]
     Client(#[source] reqwest::Error),

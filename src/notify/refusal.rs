@@ -179,7 +179,7 @@ fn classify(status: StatusCode, code: Option<i64>, subcode: Option<i64>) -> Clas
     }
 }
 
-fn find_wait(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn find_wait(headers: &HeaderMap) -> Option<Duration> {
     let waits = [find_retry_after(headers), find_retry_date(headers), find_regain(headers)];
     waits.into_iter().flatten().max().map(|wait| wait.min(WAIT_MAX))
 }

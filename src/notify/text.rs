@@ -127,7 +127,11 @@ impl<'a> Letter<'a> {
             | NoticeKind::Completed
             | NoticeKind::Failed
             | NoticeKind::Cancelled
-            | NoticeKind::OutOfBudget => {
+            | NoticeKind::OutOfBudget
+            | NoticeKind::ApprovalDecided
+            | NoticeKind::ApprovalExpired
+            | NoticeKind::Paused
+            | NoticeKind::NoticeFailed => {
                 words(reader.language.or(notice.language.as_deref()), &notice.task)
             }
         };
@@ -157,6 +161,11 @@ impl<'a> Letter<'a> {
                 self.told(words.cancelled, (words.why_cancelled)(notice.reason))
             }
             NoticeKind::OutOfBudget => self.told(words.out_of_budget, words.why_paused),
+            // Only endpoints are told, by texts of their own.
+            NoticeKind::ApprovalDecided
+            | NoticeKind::ApprovalExpired
+            | NoticeKind::Paused
+            | NoticeKind::NoticeFailed => return None,
             NoticeKind::DailyBudget => {
                 format!("*{}*\n\n{}", words.day_used_up, self.why_put_off())
             }
@@ -190,7 +199,11 @@ impl<'a> Letter<'a> {
             | NoticeKind::Failed
             | NoticeKind::Cancelled
             | NoticeKind::OutOfBudget
-            | NoticeKind::DailyBudget => self.words.asked,
+            | NoticeKind::DailyBudget
+            | NoticeKind::ApprovalDecided
+            | NoticeKind::ApprovalExpired
+            | NoticeKind::Paused
+            | NoticeKind::NoticeFailed => self.words.asked,
         }
     }
 

@@ -208,13 +208,13 @@ fn messages_url(settings: &WhatsAppSettings) -> Result<reqwest::Url, NotifySetup
     Ok(url)
 }
 
-fn is_loopback(url: &reqwest::Url) -> bool {
+pub(super) fn is_loopback(url: &reqwest::Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// What can be read of the body; one that breaks off leaves the status to judge by.
-async fn read(mut response: Response) -> Vec<u8> {
+pub(super) async fn read(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < ANSWER_BYTES_MAX {
         match response.chunk().await {
@@ -235,7 +235,7 @@ fn find_message_id(status: StatusCode, body: &[u8]) -> Option<String> {
 }
 
 /// An error of the connection with its causes and without the address.
-fn chain(error: reqwest::Error) -> String {
+pub(super) fn chain(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut words = error.to_string();
     let mut source = error.source();

@@ -30,7 +30,16 @@ use crate::telemetry;
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
 /// The methods of the service.
-const METHODS: [&str; 6] = ["SubmitJob", "GetJob", "Control", "WatchJob", "ListJobs", "GetUsage"];
+const METHODS: [&str; 8] = [
+    "SubmitJob",
+    "GetJob",
+    "Control",
+    "WatchJob",
+    "ListJobs",
+    "ListNotices",
+    "ResendNotice",
+    "GetUsage",
+];
 
 /// The layer that puts a guard before the routes.
 #[derive(Clone, Debug)]

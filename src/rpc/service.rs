@@ -159,6 +159,34 @@ impl job_service_server::JobService for JobService {
         Ok(Response::new(proto::ListJobsResponse { jobs, next_page_token }))
     }
 
+    async fn list_notices(
+        &self,
+        request: Request<proto::ListNoticesRequest>,
+    ) -> Result<Response<proto::ListNoticesResponse>, Status> {
+        let book = self.engine.book();
+        let convert::notice::Page { selector, before, size } =
+            convert::notice::page(request.into_inner(), book).map_err(status::invalid)?;
+        // One more than a page tells whether there is a next one.
+        let limit = i64::try_from(size + 1).expect("a page is small");
+        let notices = self.engine.store().list_notices(&selector, before, limit).await;
+        let notices = notices.map_err(status::failed_list)?;
+        let last = notices.get(size - 1).filter(|_| notices.len() > size);
+        let next_page_token = last.map(convert::notice::token_after).unwrap_or_default();
+        let notices = notices.iter().take(size).map(convert::notice::listed).collect();
+        Ok(Response::new(proto::ListNoticesResponse { notices, next_page_token }))
+    }
+
+    async fn resend_notice(
+        &self,
+        request: Request<proto::ResendNoticeRequest>,
+    ) -> Result<Response<proto::ResendNoticeResponse>, Status> {
+        let notice_id = convert::notice::notice_id(request.get_ref()).map_err(status::invalid)?;
+        let resent = self.engine.store().resend_notice(notice_id).await;
+        let (notice, changed) = resent.map_err(status::failed_list)?;
+        let notice = Some(convert::notice::listed(&notice));
+        Ok(Response::new(proto::ResendNoticeResponse { notice, changed }))
+    }
+
     async fn get_usage(
         &self,
         request: Request<proto::GetUsageRequest>,

@@ -313,6 +313,8 @@ fn everybodys(error: &Arc<StoreError>) -> StoreError {
         | StoreError::JobIdConflict { .. }
         | StoreError::SpecVersionUnknown { .. }
         | StoreError::RequestIdConflict { .. }
+        | StoreError::NoticeNotFound { .. }
+        | StoreError::NoticeKept { .. }
         | StoreError::Refused(_)
         | StoreError::Database(_)
         | StoreError::Migrate(_) => StoreError::Database(source()),

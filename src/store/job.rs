@@ -15,7 +15,7 @@ use sqlx::{PgPool, PgTransaction};
 use super::{Store, StoreError, bounded, check_version, read_json};
 use crate::domain::approval::ApprovalStatus;
 use crate::domain::event::{Decision, Delivery, NoticeKind};
-use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::id::{ApprovalId, JobKey, NoticeId};
 use crate::domain::job::{Citation, JobState, StepStatus};
 use crate::domain::money::{Usage, Usd};
 use crate::domain::spec::Spec;
@@ -124,6 +124,8 @@ impl fmt::Debug for ApprovalLink {
 /// What somebody was told.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NoticeView {
+    /// Its id; none in the answer to the submit that caused it.
+    pub notice_id: Option<NoticeId>,
     /// Whom.
     pub recipient: String,
     /// What.
@@ -132,7 +134,11 @@ pub struct NoticeView {
     pub delivery: Delivery,
     /// How it failed.
     pub error: Option<String>,
-    /// When that was last so.
+    /// How often it was tried.
+    pub tries: i32,
+    /// When it was written.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
     pub updated_at: DateTime<Utc>,
 }
 
@@ -265,7 +271,8 @@ async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row,
            from longhaul.approval a
            where a.shard = j.shard and a.job_id = j.job_id and a.approval_id = j.approval_id) as "approval: Json<Asked>",
           (select coalesce(jsonb_agg(to_jsonb(n)), '[]') from (
-             select o.recipient, o.kind, coalesce(o.receipt, o.delivery) as delivery, o.error, o.updated_at
+             select o.notice_id, o.recipient, o.kind, coalesce(o.receipt, o.delivery) as delivery, o.error, o.tries,
+               o.created_at, o.updated_at
              from longhaul.outbox o
              where o.shard = j.shard and o.job_id = j.job_id
              order by o.sequence, o.recipient limit 500) n) as "notices!: Json<Vec<NoticeView>>",

@@ -183,6 +183,7 @@ fn find_outline(mut state: Value, task: Option<&Value>, labels: Value) -> Option
         priority: 0,
         run_at: None,
         budget_usd: None,
+        webhooks: Vec::new(),
     };
     Some((serde_json::from_value(state).ok()?, spec))
 }

@@ -17,6 +17,8 @@ mod writer;
 
 mod write;
 
+pub mod link;
+
 pub mod transition;
 
 pub mod claim;
@@ -59,6 +61,10 @@ pub mod receipt;
 
 pub mod inbound;
 
+pub mod endpoint;
+
+pub mod dead;
+
 pub mod sweep;
 
 pub mod gauge;
@@ -75,7 +81,8 @@ use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPool, PgPoolOptions, P
 use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::sync::SetOnce;
 
-use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::event::Delivery;
+use crate::domain::id::{ApprovalId, JobKey, NoticeId};
 use crate::domain::spec;
 use crate::domain::state::Refusal;
 use presence::Presence;
@@ -136,6 +143,12 @@ pub enum StoreError {
     /// The id of the request was used for another action.
     #[error("this request_id was used for another request to {action} job {key}")]
     RequestIdConflict { key: JobKey, action: String },
+    /// There is no such notice.
+    #[error("there is no notice {notice_id}")]
+    NoticeNotFound { notice_id: NoticeId },
+    /// The notice need not be sent again, or must not.
+    #[error("the notice {notice_id} is not sent again: {why}")]
+    NoticeKept { notice_id: NoticeId, delivery: Delivery, why: &'static str },
     /// The state machine says no.
     #[error(transparent)]
     Refused(#[from] Refusal),

@@ -11,18 +11,16 @@ mod record;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::outgoing::Row;
-pub use self::outgoing::{LinkTokens, Needs, Outgoing, Whom, Window};
+pub use self::outgoing::{LinkTokens, Needs, Outgoing, Window};
 pub use self::record::{Outcome, Sent};
-use super::write::Link;
+use super::link::{keep_links, mint_links};
 use super::{Store, StoreError, bounded, read_json};
 use crate::domain::id::{ApprovalId, JobKey};
 use crate::domain::spec;
-use crate::domain::word::Word as _;
 
 /// How long a try may take before it counts as lost.
 const GRACE_SECONDS: f64 = 60.0;
@@ -45,12 +43,11 @@ impl Store {
         &self,
         limit: i64,
         after: &str,
-        whom: Whom,
         rest: Duration,
     ) -> Result<Vec<Outgoing>, StoreError> {
         bounded(async {
             let mut tx = self.pool.begin().await?;
-            let picked = pick(&mut tx, limit, after, whom, rest).await?;
+            let picked = pick(&mut tx, limit, after, rest).await?;
             if picked.is_empty() {
                 return Ok(Vec::new());
             }
@@ -85,7 +82,6 @@ async fn pick(
     tx: &mut PgConnection,
     limit: i64,
     after: &str,
-    whom: Whom,
     rest: Duration,
 ) -> Result<Vec<(String, Uuid)>, StoreError> {
     let picked = sqlx::query!(
@@ -100,8 +96,7 @@ async fn pick(
             order by o.recipient limit 1)
           from person p where p.recipient is not null
         ), first as (
-          select n.job_id, n.notice_id, p.recipient, w.next_at is null as is_new,
-            case when starts_with(p.recipient, 'webhook:') then 0 else $5::float8 end as rest
+          select n.job_id, n.notice_id, p.recipient, w.next_at is null as is_new, $4::float8 as rest
           from (select longhaul.now() as now) c cross join person p
           -- The limits keep each look to the one row it is for, however many there are.
           left join lateral (
@@ -119,7 +114,8 @@ async fn pick(
             order by o.created_at, o.notice_id limit 1
           ) n
           where coalesce(w.next_at <= c.now, true)
-            and ($4 = 'everybody' or starts_with(p.recipient, 'webhook:') = ($4 = 'endpoints'))
+            -- Endpoints have senders of their own.
+            and not starts_with(p.recipient, 'webhook:')
           limit $1
         ), free as (
           -- Two servers never write to one person at once.
@@ -141,7 +137,6 @@ async fn pick(
         limit,
         spec::VERSION,
         after,
-        whom.word(),
         rest.as_secs_f64(),
     );
     let picked = picked.fetch_all(tx).await?;
@@ -202,21 +197,15 @@ async fn renew_links(
     notice: &Outgoing,
     approval_id: ApprovalId,
 ) -> Result<LinkTokens, StoreError> {
-    let (tokens, links) =
-        Link::mint_pair(&notice.key, approval_id, &notice.recipient, &mut rand::rng());
+    let mut links = Vec::new();
+    let tokens = mint_links(&notice.key, approval_id, &notice.recipient, &[], &mut links);
+    keep_links(tx, &notice.key, &links).await?;
     sqlx::query!(
-        "-- renew_links
-        with linked as (
-          insert into longhaul.approval_link (shard, job_id, token_hash, approval_id, approver, verdict, created_at)
-          select $1, $2, l.token_hash, $4, l.approver, l.verdict, longhaul.now()
-          from jsonb_to_recordset($5) as l (token_hash bytea, approver text, verdict text)
-        )
-        update longhaul.outbox set tokens = $6 where shard = $1 and job_id = $2 and notice_id = $3",
+        "-- renew_tokens
+        update longhaul.outbox set tokens = $4 where shard = $1 and job_id = $2 and notice_id = $3",
         notice.key.shard(),
         notice.key.job_id(),
         notice.notice_id.0,
-        approval_id.0,
-        json!(links),
         tokens,
     )
     .execute(tx)
@@ -225,7 +214,7 @@ async fn renew_links(
 }
 
 /// Ends a notice that cannot be read, so that it holds up no other.
-async fn give_up_notice(
+pub(super) async fn give_up_notice(
     tx: &mut PgConnection,
     key: &JobKey,
     notice_id: Uuid,

@@ -35,6 +35,8 @@ pub struct Wake {
     pub notices: Notify,
     /// There may be a message of a person to handle; only the process that stored it is woken.
     pub inbound: Notify,
+    /// The same, for those who tell endpoints.
+    pub endpoints: Notify,
     /// Grows when a job may have become claimable.
     work_came: AtomicU64,
     /// How much of that the last look had seen that left nothing to claim.
@@ -60,6 +62,7 @@ impl Default for Wake {
             work: Notify::new(),
             notices: Notify::new(),
             inbound: Notify::new(),
+            endpoints: Notify::new(),
             work_came: AtomicU64::new(1),
             work_seen: AtomicU64::new(0),
             jobs: broadcast::channel(4096).0,
@@ -142,6 +145,7 @@ impl Wake {
         }
         if woken.notices {
             self.notices.notify_one();
+            self.endpoints.notify_waiters();
         }
         for number in jobs {
             // That no executor listens is no fault.

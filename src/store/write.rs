@@ -9,18 +9,18 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Utc};
-use rand::rngs::ThreadRng;
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use serde_with::skip_serializing_none;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::StoreError;
 use super::ledger::Line;
+use super::link::{Link, mint_links};
 use super::submit::BirthRow;
-use crate::domain::approval::{ApprovalStatus, Token, Verdict};
+use crate::domain::approval::ApprovalStatus;
 use crate::domain::event::{Asked, Decision, Event, NoticeKind};
 use crate::domain::id::{ApprovalId, ExecutorId, JobKey, NoticeId};
 use crate::domain::job::JobState;
@@ -58,15 +58,7 @@ struct People<'a> {
     supersedes_notices: bool,
 }
 
-/// A link in an approver's message, by the hash of its token.
-#[derive(Serialize)]
-pub(super) struct Link {
-    approval_id: ApprovalId,
-    token_hash: String,
-    approver: String,
-    verdict: Verdict,
-}
-
+#[skip_serializing_none]
 #[derive(Serialize)]
 struct Message {
     notice_id: NoticeId,
@@ -74,6 +66,7 @@ struct Message {
     kind: NoticeKind,
     recipient: String,
     approval_id: Option<ApprovalId>,
+    approver: Option<String>,
     tokens: Option<Value>,
 }
 
@@ -134,14 +127,12 @@ impl<'a> People<'a> {
         if is_none && !supersedes_notices {
             return None;
         }
-        let mut rng = rand::rng();
         let mut links = Vec::new();
         let outbox = notices.iter().map(|told| {
-            let approver = told.approver.as_ref().unwrap_or(&told.recipient);
             let tokens = told.approval_id.map(|approval_id| {
-                let (tokens, pair) = Link::mint_pair(key, approval_id, approver, &mut rng);
-                links.extend(pair);
-                tokens
+                let asked = asked.as_ref().map_or(&[][..], |(_, _, approvers)| approvers);
+                let approvers = told.approver.as_ref().map_or(asked, std::slice::from_ref);
+                mint_links(key, approval_id, &told.recipient, approvers, &mut links)
             });
             Message {
                 notice_id: NoticeId::new(),
@@ -149,6 +140,7 @@ impl<'a> People<'a> {
                 kind: told.kind,
                 recipient: told.recipient.clone(),
                 approval_id: told.approval_id,
+                approver: told.approver.clone(),
                 tokens,
             }
         });
@@ -161,34 +153,6 @@ impl<'a> People<'a> {
             outbox,
             supersedes_notices: *supersedes_notices,
         })
-    }
-}
-
-impl Link {
-    /// The two links of one approver and message, and what their message needs of them.
-    pub(super) fn mint_pair(
-        key: &JobKey,
-        approval_id: ApprovalId,
-        approver: &str,
-        rng: &mut ThreadRng,
-    ) -> (Value, [Self; 2]) {
-        let mut mint = |verdict| Self::mint(key, approval_id, approver, verdict, rng);
-        let (approve, reject) = (mint(Verdict::Approve), mint(Verdict::Reject));
-        let tokens = json!({"approve": approve.0.reveal(), "reject": reject.0.reveal()});
-        (tokens, [approve.1, reject.1])
-    }
-
-    /// A fresh link of an approver, and its token.
-    pub(super) fn mint(
-        key: &JobKey,
-        approval_id: ApprovalId,
-        approver: &str,
-        verdict: Verdict,
-        rng: &mut ThreadRng,
-    ) -> (Token, Self) {
-        let token = Token::mint(key, rng);
-        let token_hash = bytea(&token.hash());
-        (token, Self { approval_id, token_hash, approver: approver.to_owned(), verdict })
     }
 }
 

@@ -15,7 +15,7 @@ use super::fault::Fault;
 use crate::domain::approval::{Door, Verdict, mask};
 use crate::domain::event::{Decision, Delivery, NoticeKind};
 use crate::domain::explain::explain;
-use crate::domain::id::ApprovalId;
+use crate::domain::id::{ApprovalId, NoticeId};
 use crate::domain::job::{Citation, Failure, Reason, Status, StepStatus};
 use crate::domain::money::{Usage, Usd};
 use crate::domain::spec::{StepSpec, Work};
@@ -98,7 +98,7 @@ struct Job<'a> {
     last_error: Option<Error<'a>>,
     last_sequence: i32,
     labels: &'a BTreeMap<String, String>,
-    notices: Vec<Notice<'a>>,
+    notices: Vec<Told<'a>>,
     created_at: Option<Time>,
     updated_at: Option<Time>,
     finished_at: Option<Time>,
@@ -111,11 +111,14 @@ impl<'a> Job<'a> {
         let (state, spec) = (&view.state, &view.spec);
         let spent = view.spent_in_all();
         let steps = (1..).zip(&spec.steps).map(|(step, what)| Step::new(view, step, what));
-        let notices = view.notices.iter().map(|notice| Notice {
+        let notices = view.notices.iter().map(|notice| Told {
+            notice_id: notice.notice_id,
             recipient: mask(&notice.recipient),
             kind: notice.kind,
             delivery: notice.delivery,
             error: notice.error.as_deref().unwrap_or_default(),
+            tries: notice.tries,
+            created_at: Time(notice.created_at),
             updated_at: Time(notice.updated_at),
         });
         Self {
@@ -294,11 +297,14 @@ impl<'a> Error<'a> {
 }
 
 #[derive(Serialize)]
-struct Notice<'a> {
+struct Told<'a> {
+    notice_id: Option<NoticeId>,
     recipient: String,
     kind: NoticeKind,
     delivery: Delivery,
     error: &'a str,
+    tries: i32,
+    created_at: Time,
     updated_at: Time,
 }
 

@@ -177,6 +177,9 @@ impl From<StoreError> for Fault {
                 .hint("check the job_id; a job exists from the moment its submit was answered"),
             StoreError::ApprovalNotFound { .. } => Self::new(404, "APPROVAL_NOT_FOUND", message)
                 .hint("the approval_id of a pending approval is in the job, under approval"),
+            // No door of this face is about a notice.
+            StoreError::NoticeNotFound { .. } => Self::new(404, "NOTICE_NOT_FOUND", message),
+            StoreError::NoticeKept { .. } => Self::new(409, "NOTICE_KEPT", message),
             StoreError::StepNotFound { .. } => Self::new(404, "STEP_NOT_FOUND", message),
             StoreError::JobIdConflict { field, .. } => Self::new(409, "JOB_ID_CONFLICT", message)
                 .hint("send the same content again, or choose another job_id")

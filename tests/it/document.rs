@@ -126,6 +126,7 @@ fn variables(text: &str) -> BTreeSet<String> {
 fn the_example_configuration_names_every_variable_that_is_read_and_no_other() {
     let parts = [
         "config",
+        "config/book",
         "config/whatsapp",
         "cli/mod",
         "cli/serve",

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use longhaul::rpc::proto::JobStatus;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::harness::{PATIENCE, Rig};
@@ -78,6 +78,25 @@ impl Terminal {
     }
 }
 
+impl Terminal {
+    /// An example that names a notice names one that failed and can be sent again.
+    async fn with_notice(&self, example: &str) -> String {
+        if !example.contains("Notice") {
+            return example.to_owned();
+        }
+        let failed = "select bool_and(delivery = 'failed') from longhaul.outbox
+            where job_id = $1 and kind = 'completed'";
+        self.rig.db.wait_until(failed, "hello-1").await;
+        let Some((before, rest)) = example.split_once(r#""notice_id":""#) else {
+            return example.to_owned();
+        };
+        let (_, after) = rest.split_once('"').unwrap();
+        let read = "select notice_id::text from longhaul.outbox where kind = 'completed'";
+        let id: String = sqlx::query_scalar(read).fetch_one(&self.rig.db.pool).await.unwrap();
+        format!(r#"{before}"notice_id":"{id}"{after}"#)
+    }
+}
+
 /// The messages that grpcurl printed one after the other.
 fn messages(printed: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(printed).into_iter().map(Result::unwrap).collect()
@@ -91,7 +110,16 @@ async fn the_api_explains_itself_through_reflection() {
         assert!(services.lines().any(|line| line == service), "{services}");
     }
     let methods = terminal.told(&["A", "list", SERVICE]).await;
-    for method in ["SubmitJob", "GetJob", "Control", "WatchJob", "ListJobs", "GetUsage"] {
+    for method in [
+        "SubmitJob",
+        "GetJob",
+        "Control",
+        "WatchJob",
+        "ListJobs",
+        "ListNotices",
+        "ResendNotice",
+        "GetUsage",
+    ] {
         assert!(methods.contains(&format!("{SERVICE}.{method}")), "{methods}");
         let told = terminal.told(&["A", "describe", &format!("{SERVICE}.{method}")]).await;
         assert!(told.contains(&format!("rpc {method} ")), "{told}");
@@ -177,14 +205,18 @@ async fn every_example_of_the_proto_runs_as_pasted() {
             is_inside = !line.contains(ADDRESS);
         }
     }
-    assert_eq!(examples.len(), 6, "{examples:?}");
+    assert_eq!(examples.len(), 8, "{examples:?}");
+    // Nobody can be told, so that there is something to send again.
+    terminal.rig.sandbox.break_whatsapp(json!({"code": 131_026})).await;
     let mut printed = Vec::new();
     for example in &examples {
-        printed.push(terminal.paste(example).await);
+        printed.push(terminal.paste(&terminal.with_notice(example).await).await);
     }
-    let [submitted, shown, approved, watched, listed, used] = &printed[..] else {
-        unreachable!("six")
+    let [submitted, shown, approved, watched, listed, notices, resent, used] = &printed[..] else {
+        unreachable!("eight")
     };
+    assert!(messages(notices)[0]["notices"].is_array(), "{notices}");
+    assert_eq!(messages(resent)[0]["changed"], true);
     assert_eq!(messages(submitted)[0]["created"], true);
     assert_eq!(messages(shown)[0]["job"]["status"], "JOB_STATUS_AWAITING_APPROVAL");
     assert_eq!(messages(approved)[0]["changed"], true);

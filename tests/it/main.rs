@@ -47,6 +47,12 @@ mod page;
 
 mod link;
 
+mod receiver;
+
+mod endpoint;
+
+mod resend;
+
 mod notice;
 
 mod delivery;

@@ -8,7 +8,6 @@ use longhaul::rpc::proto::{
     ApprovalStep, EventKind, JobStatus, ListJobsRequest, SubmitJobRequest, TimeoutPolicy,
     control_request::Action,
 };
-use longhaul::store::outbox::Whom;
 use longhaul::store::sweep::Judging;
 use longhaul::store::{Store, StoreSettings};
 use serde_json::{Value, json};
@@ -124,7 +123,7 @@ async fn a_job_of_a_newer_release_is_left_alone_and_stops_no_other() {
             .unwrap();
     let sweeper = Sweeper::new(store.clone(), Duration::from_secs(1), Arc::default());
     assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());
-    assert_eq!(store.take_notices(10, "", Whom::Everybody, Duration::ZERO).await.unwrap().len(), 0);
+    assert_eq!(store.take_notices(10, "", Duration::ZERO).await.unwrap().len(), 0);
     assert_eq!(store.judge_lost_notices().await.unwrap(), 0);
     assert_eq!(everything(&rig).await, before);
 }

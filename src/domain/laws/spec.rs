@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 
+use crate::domain::event::NoticeKind;
 use crate::domain::spec::{
-    ApprovalOptions, ApprovalSpec, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, Work,
+    ApprovalOptions, ApprovalSpec, Hook, RunOptions, RunSpec, Spec, StepSpec, WaitSpec, Work,
 };
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
 
@@ -79,8 +80,15 @@ pub(super) fn specs() -> impl Strategy<Value = Spec> {
             priority: 0,
             run_at: run_in.map(|seconds| start() + TimeDelta::seconds(seconds)),
             budget_usd: None,
+            webhooks: vec![hook()],
         },
     )
+}
+
+/// An endpoint that is told of everything.
+fn hook() -> Hook {
+    let events = NoticeKind::FOR_ENDPOINTS.to_vec();
+    Hook { name: "ops".to_owned(), events }
 }
 
 pub(super) fn start() -> DateTime<Utc> {

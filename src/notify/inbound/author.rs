@@ -140,7 +140,7 @@ mod tests {
         };
         let bo = Person { phone: Some("+15550101".to_owned()), ..Person::default() };
         let people = BTreeMap::from([("ana".to_owned(), ana), ("bo".to_owned(), bo)]);
-        Arc::new(Book::new(people, BTreeSet::new()).expect("a book without faults"))
+        Arc::new(Book::new(people, BTreeMap::new()).expect("a book without faults"))
     }
 
     fn names(given: &str, user_id: Option<&str>, learned: Option<&str>) -> Vec<String> {

@@ -73,7 +73,12 @@ impl Letter<'_> {
         let (title, detail) = match notice.kind {
             NoticeKind::ApprovalRequested
             | NoticeKind::ApprovalReminder
-            | NoticeKind::ApprovalEscalated => (of_job(self.asking_title()), step),
+            | NoticeKind::ApprovalEscalated
+            // Only endpoints are told of these, by texts of their own.
+            | NoticeKind::ApprovalDecided
+            | NoticeKind::ApprovalExpired
+            | NoticeKind::Paused
+            | NoticeKind::NoticeFailed => (of_job(self.asking_title()), step),
             NoticeKind::Completed => {
                 (of_job(words.completed), notice.output.clone().unwrap_or_default())
             }

@@ -106,6 +106,7 @@ fn undelivered(event: &Event, lost: &Undelivered) -> proto::Notice {
         delivery: proto::Delivery::Failed.into(),
         error: lost.error.clone(),
         updated_at: Some(timestamp(event.occurred_at)),
+        ..proto::Notice::default()
     }
 }
 

@@ -106,13 +106,16 @@ fn link(link: &ApprovalLink) -> proto::ApprovalLink {
     proto::ApprovalLink { approver: link.approver.clone(), url: link.url.clone() }
 }
 
-fn notice(notice: &NoticeView) -> proto::Notice {
+pub(super) fn notice(notice: &NoticeView) -> proto::Notice {
     proto::Notice {
         recipient: mask(&notice.recipient),
         kind: proto::NoticeKind::from(notice.kind).into(),
         delivery: proto::Delivery::from(notice.delivery).into(),
         error: notice.error.clone().unwrap_or_default(),
         updated_at: Some(timestamp(notice.updated_at)),
+        notice_id: notice.notice_id.map(|id| id.to_string()).unwrap_or_default(),
+        tries: notice.tries,
+        created_at: Some(timestamp(notice.created_at)),
     }
 }
 

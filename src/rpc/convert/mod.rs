@@ -16,6 +16,8 @@ pub mod job;
 
 pub mod usage;
 
+pub mod notice;
+
 pub mod event;
 
 mod word;

@@ -15,6 +15,7 @@ pub fn job_spec(spec: &Spec) -> proto::JobSpec {
         max_attempts: Some(spec.max_attempts),
         retry_window_seconds: Some(int32(spec.retry_window_seconds)),
         notify: spec.notify.clone(),
+        webhooks: spec.webhooks.iter().map(|hook| hook.name.clone()).collect(),
         language: spec.language.clone().unwrap_or_default(),
         labels: spec.labels.clone().into_iter().collect(),
         priority: spec.priority,

@@ -125,6 +125,16 @@ fn stored(error: StoreError, job_id: &str) -> Status {
                 .with("job_id", key.job_id())
                 .with("action", action)
         }
+        StoreError::NoticeNotFound { notice_id } => {
+            Problem::new(Code::NotFound, "NOTICE_NOT_FOUND", message)
+                .with("notice_id", notice_id.to_string())
+                .missing("longhaul.v1.Notice", notice_id.to_string())
+        }
+        StoreError::NoticeKept { notice_id, delivery, .. } => {
+            Problem::new(Code::FailedPrecondition, "NOTICE_KEPT", message)
+                .with("notice_id", notice_id.to_string())
+                .with("delivery", proto::Delivery::from(delivery).as_str_name())
+        }
         StoreError::Refused(refusal) => refused(&refusal, message).with("job_id", job_id),
         StoreError::Unavailable(source) => {
             tracing::warn!(error = &source as &dyn std::error::Error, job_id, "{message}");

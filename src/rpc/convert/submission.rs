@@ -126,6 +126,7 @@ fn settings(sent: proto::JobSettings, faults: &mut Faults) -> domain::Settings {
         max_attempts: sent.max_attempts,
         retry_window_seconds: sent.retry_window_seconds,
         notify: sent.notify,
+        webhooks: sent.webhooks,
         language: text(sent.language),
         labels: sent.labels.into_iter().collect(),
         priority: number(sent.priority),

@@ -53,7 +53,8 @@ meanings! {
     approval::Verdict = Verdict { Approve, Reject, RequestChanges }
     approval::Door = Door { Link, Button, Reply, Grpc, Webhook, Timeout }
     event::NoticeKind = NoticeKind {
-        ApprovalRequested, ApprovalReminder, ApprovalEscalated, Completed, Failed, Cancelled, OutOfBudget, DailyBudget,
+        ApprovalRequested, ApprovalReminder, ApprovalEscalated, Completed, Failed, Cancelled,
+        OutOfBudget, DailyBudget, ApprovalDecided, ApprovalExpired, Paused, NoticeFailed,
     }
     event::Delivery = Delivery {
         Pending, Sending, Sent, Failed, Superseded, Unconfirmed, Delivered, Read,

@@ -1,8 +1,6 @@
 //! Fresh links for the approvers of a pending approval, for programs that reach people in their own way.
 
-use sqlx::types::Json;
-
-use super::super::write::Link;
+use super::super::link::{Link, keep_links};
 use super::super::{Store, StoreError, bounded};
 use crate::domain::approval::{Token, Verdict};
 use crate::domain::id::{ApprovalId, JobKey};
@@ -36,17 +34,7 @@ impl Store {
                 minted.push((approver, token));
                 links.push(link);
             }
-            sqlx::query!(
-                "-- keep_links
-                insert into longhaul.approval_link (shard, job_id, token_hash, approval_id, approver, verdict, created_at)
-                select $1, $2, l.token_hash, l.approval_id, l.approver, l.verdict, longhaul.now()
-                from jsonb_to_recordset($3) as l(approval_id uuid, token_hash bytea, approver text, verdict text)",
-                key.shard(),
-                key.job_id(),
-                Json(links) as _,
-            )
-            .execute(&mut *connection)
-            .await?;
+            keep_links(&mut connection, key, &links).await?;
             Ok::<_, StoreError>(minted)
         })
         .await

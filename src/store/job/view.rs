@@ -53,6 +53,10 @@ impl JobView {
             links: Vec::new(),
         });
         let notices = born.notices.iter().map(|told| NoticeView {
+            // It is made where the rows are written.
+            notice_id: None,
+            tries: 0,
+            created_at: born.state.updated_at,
             recipient: told.recipient.clone(),
             kind: told.kind,
             delivery: Delivery::Pending,

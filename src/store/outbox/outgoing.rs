@@ -104,20 +104,6 @@ pub enum Needs {
 
 impl Word for Needs {}
 
-/// Whose notices are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Whom {
-    /// Those of people and of endpoints.
-    Everybody,
-    /// Those of people alone.
-    People,
-    /// Those of endpoints alone.
-    Endpoints,
-}
-
-impl Word for Whom {}
-
 /// A notice as it is read: what is JSON may not fit.
 pub(super) struct Row {
     pub(super) job_id: String,

@@ -231,12 +231,14 @@ macro_rules! statement {
                     voter text, verdict text, door text, came_by text, comment text, edited boolean, decided_at timestamptz)
                   where t.vote is not null
                 ),
-                -- Who no longer needs to be told; that the day's budget is used up is no news of the job.
+                -- Who no longer needs to be told; that the day's budget is used up is no news of the job, and what
+                -- only endpoints are told stays true.
                 superseded as (
                   update longhaul.outbox o set delivery = 'superseded', tokens = null, updated_at = t.updated_at
                   from told_people t
                   where t.supersedes_notices and o.shard = t.shard and o.job_id = t.job_id and o.delivery = 'pending'
-                    and o.kind <> 'daily_budget'
+                    and o.kind not in
+                      ('daily_budget', 'approval_decided', 'approval_expired', 'paused', 'notice_failed')
                 )"#
         ] $arguments $($part)*)
     };
@@ -259,11 +261,11 @@ macro_rules! statement {
                     approval_id uuid, token_hash bytea, approver text, verdict text)
                 ),
                 announced as (
-                  insert into longhaul.outbox (shard, job_id, notice_id, sequence, kind, recipient, approval_id,
+                  insert into longhaul.outbox (shard, job_id, notice_id, sequence, kind, recipient, approval_id, approver,
                     tokens, due_at, created_at, updated_at)
-                  select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient, n.approval_id, n.tokens, t.updated_at, t.updated_at, t.updated_at
+                  select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient, n.approval_id, n.approver, n.tokens, t.updated_at, t.updated_at, t.updated_at
                   from told_people t cross join lateral jsonb_to_recordset(t.outbox) as n(
-                    notice_id uuid, sequence integer, kind text, recipient text, approval_id uuid, tokens jsonb)
+                    notice_id uuid, sequence integer, kind text, recipient text, approval_id uuid, approver text, tokens jsonb)
                 )"#
         ] $arguments $($part)*)
     };

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::*;
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::event::{Delivery, NoticeKind};
-use crate::domain::id::{ApprovalId, JobKey};
+use crate::domain::id::{ApprovalId, JobKey, NoticeId};
 use crate::domain::job::{JobState, Status};
 use crate::domain::spec::{ApprovalOptions, ApprovalSpec, RunOptions, RunSpec, Spec, Work};
 use crate::domain::submission::{ContextMode, TimeoutPolicy};
@@ -59,6 +59,7 @@ fn view(steps: Vec<StepSpec>, status: Status, current_step: i32) -> JobView {
         priority: 0,
         run_at: None,
         budget_usd: None,
+        webhooks: Vec::new(),
     };
     let state = JobState { status, current_step, ..JobState::new(spec.step_count(), NOW) };
     let view = JobView::as_if_stored(JobKey::new("job-1"), Arc::new(spec));
@@ -124,6 +125,9 @@ fn nobodys_number_leaves_unmasked() {
     });
     view.decisions.insert(1, vec![vote()]);
     view.notices.push(NoticeView {
+        notice_id: Some(NoticeId::new()),
+        tries: 1,
+        created_at: NOW,
         recipient: PERSON.to_owned(),
         kind: NoticeKind::ApprovalRequested,
         delivery: Delivery::Sent,
