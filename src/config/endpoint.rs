@@ -54,10 +54,10 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         written: WrittenEndpoint,
     ) -> (Listener, Option<EndpointSettings>) {
         let place = format!("{NAME}: endpoints.{name}");
-        let listener =
-            Listener { events: self.events(&place, written.events), always: written.always };
         let is_proven = written.is_proven();
         let has_secret = written.secret.is_some() || written.secret_file.is_some();
+        let listener =
+            Listener { events: self.events(&place, written.events), always: written.always };
         let url = self.address(&place, (written.url, written.url_file));
         let secret = self.kept(&place, "secret", (written.secret, written.secret_file));
         let old = (written.secret_old, written.secret_old_file);
