@@ -53,6 +53,8 @@ pub struct Writing {
     pub tap: Option<String>,
     /// The message that is answered; for a tap, the newest that has such a button, unless named.
     pub message: Option<String>,
+    /// To which number of the business; by default the one that wrote to this person last, else 1.
+    pub phone_number_id: Option<String>,
     /// How often it is told, all under one id.
     pub times: Option<u8>,
     /// How long before now it was written, as if the webhook heard of it late.
@@ -90,7 +92,9 @@ pub async fn write(sandbox: &Arc<Sandbox>, writing: &Writing) -> Result<Inbound,
         }
         _ => return Err(wrong("give one of text, tap and other")),
     };
-    let phone_number_id = sent.last().map_or("1", |message| message.phone_number_id.as_str());
+    let wrote_last = sent.last().map(|message| &message.phone_number_id);
+    let phone_number_id = writing.phone_number_id.as_ref().or(wrote_last);
+    let phone_number_id = phone_number_id.map_or("1", String::as_str);
     let hides_number = writing.user_id_only.unwrap_or_else(|| sandbox.settings.now().user_id_only);
     let at = sandbox.settings.time()
         - chrono::TimeDelta::seconds(writing.seconds_ago.unwrap_or(0).into());
@@ -107,7 +111,9 @@ pub async fn write(sandbox: &Arc<Sandbox>, writing: &Writing) -> Result<Inbound,
         message[name] = value.clone();
     }
     let mut value = hook::about(phone_number_id);
-    value["contacts"] = json!([hook::contact(sandbox, &from, hides_number)]);
+    let mut contact = hook::contact(sandbox, &from, hides_number);
+    contact["profile"] = json!({"name": format!("Phone {}", last_four(&from))});
+    value["contacts"] = json!([contact]);
     value["messages"] = json!([message]);
     sandbox.whatsapp.people.wrote(&from, at);
     let inbound = Inbound { id, from, kind, text, answers, answered: Vec::new() };
@@ -121,11 +127,15 @@ async fn tell(sandbox: &Arc<Sandbox>, mut inbound: Inbound, value: &Value, times
     for _ in 0..times {
         inbound.answered.push(hook::tell(sandbox, "messages", value).await);
     }
-    let is_heard = inbound.answered.iter().any(|answer| *answer == Some(200));
+    let is_heard = inbound.answered.contains(&Some(200));
     let outcome = if is_heard { Outcome::Answered } else { Outcome::Failed };
     open.settle(outcome, |kept| kept.answered.clone_from(&inbound.answered));
     sandbox.whatsapp.touch();
     inbound
+}
+
+fn last_four(person: &str) -> String {
+    person.chars().skip(person.chars().count().saturating_sub(4)).collect()
 }
 
 /// What this person was sent, the oldest first.

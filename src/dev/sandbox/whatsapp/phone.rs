@@ -137,12 +137,12 @@ pub async fn say(State(sandbox): State<Arc<Sandbox>>, Form(said): Form<Say>) -> 
 pub struct Tap {
     to: String,
     message: String,
-    tap: String,
+    button: String,
 }
 
 /// `POST /phone/tap`
 pub async fn tap(State(sandbox): State<Arc<Sandbox>>, Form(tapped): Form<Tap>) -> Response {
-    let (message, tap) = (Some(tapped.message), Some(tapped.tap));
+    let (message, tap) = (Some(tapped.message), Some(tapped.button));
     let writing = Writing { from: tapped.to, tap, message, ..Writing::default() };
     write(&sandbox, writing).await
 }
@@ -201,13 +201,20 @@ fn chats(sent: &[Entry<WhatsappMessage>], written: &[Entry<Inbound>]) -> Vec<Cha
             None => chats.push(Chat {
                 to: person.clone(),
                 initials: person.chars().skip(person.chars().count().saturating_sub(2)).collect(),
-                preview: text.chars().take(80).collect(),
+                preview: preview(text),
                 at,
                 unread,
             }),
         }
     }
     chats
+}
+
+/// The beginning of a text, without its marks.
+fn preview(text: &str) -> String {
+    let beginning: String = text.chars().take(120).collect();
+    let pieces = pieces(&beginning).into_iter().map(|piece| piece.text);
+    pieces.collect::<Vec<_>>().concat()
 }
 
 /// A message that the person got.
@@ -262,17 +269,13 @@ pub fn links(text: &str) -> Vec<String> {
     links.map(|piece| piece.text).collect()
 }
 
-/// Splits a text into pieces; of the phone's marks it knows bold lines and quoted ones.
+/// Splits a text into pieces; of the phone's marks it knows bold words and quoted lines.
 fn pieces(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for line in text.split_inclusive('\n') {
-        let bare = line.trim_end_matches('\n');
-        let bold = bare.strip_prefix('*').and_then(|rest| rest.strip_suffix('*'));
-        if let Some(quote) = bare.strip_prefix("> ") {
-            pieces.push(Piece { text: quote.to_owned(), look: Look::Quote });
-        } else if let Some(bold) = bold.filter(|bold| !bold.is_empty() && !bold.contains('*')) {
-            pieces.push(Piece { text: bold.to_owned(), look: Look::Bold });
-            pieces.push(Piece { text: line[bare.len()..].to_owned(), look: Look::Plain });
+        if let Some(quote) = line.strip_prefix("> ") {
+            let quote = quote.trim_end_matches('\n').to_owned();
+            pieces.push(Piece { text: quote, look: Look::Quote });
         } else {
             link(line, &mut pieces);
         }
@@ -280,7 +283,7 @@ fn pieces(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Splits a line into plain pieces and links.
+/// Splits a line into links and what is between them.
 fn link(line: &str, pieces: &mut Vec<Piece>) {
     let mut rest = line;
     while let Some(start) = ["https://", "http://"].iter().filter_map(|s| rest.find(s)).min() {
@@ -288,16 +291,43 @@ fn link(line: &str, pieces: &mut Vec<Piece>) {
         let link = &rest[start..];
         let link = link[..link.find(is_end).unwrap_or(link.len())]
             .trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '\'', '*', '_']);
-        if start > 0 {
-            pieces.push(Piece { text: rest[..start].to_owned(), look: Look::Plain });
-        }
+        bold(&rest[..start], pieces);
         let look = if is_web_url(link) { Look::Link } else { Look::Plain };
         pieces.push(Piece { text: link.to_owned(), look });
         rest = &rest[start + link.len()..];
     }
-    if !rest.is_empty() {
-        pieces.push(Piece { text: rest.to_owned(), look: Look::Plain });
+    bold(rest, pieces);
+}
+
+/// Splits what has no link into bold words and plain ones.
+fn bold(text: &str, pieces: &mut Vec<Piece>) {
+    let mut rest = text;
+    while let Some((start, end)) = next_bold(rest) {
+        plain(&rest[..start], pieces);
+        pieces.push(Piece { text: rest[start + 1..end].to_owned(), look: Look::Bold });
+        rest = &rest[end + 1..];
     }
+    plain(rest, pieces);
+}
+
+fn plain(text: &str, pieces: &mut Vec<Piece>) {
+    if !text.is_empty() {
+        pieces.push(Piece { text: text.to_owned(), look: Look::Plain });
+    }
+}
+
+/// The two stars of the next bold words: they stand at the borders of words, and hug them.
+fn next_bold(text: &str) -> Option<(usize, usize)> {
+    let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let hugs = |letter: Option<char>| letter.is_some_and(|l| !l.is_whitespace() && l != '*');
+    let before = |at: usize| text[..at].chars().next_back();
+    let behind = |at: usize| text[at + 1..].chars().next();
+    let stars = || text.match_indices('*').map(|(at, _)| at);
+    let opens = |at: &usize| !is_word(before(*at)) && hugs(behind(*at));
+    let closes = |at: &usize| hugs(before(*at)) && !is_word(behind(*at));
+    let start = stars().find(opens)?;
+    let end = stars().filter(|at| *at > start).find(closes)?;
+    Some((start, end))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::super::fault::WhatsappFault;
 
 /// Code, HTTP status and title: what the service has been seen to answer.
-const KNOWN: [(u32, u16, &str); 63] = [
+const KNOWN: [(u32, u16, &str); 65] = [
     (0, 401, "Error validating access token"),
     (1, 500, "An unknown error has occurred"),
     (2, 503, "Service temporarily unavailable"),
@@ -58,6 +58,7 @@ const KNOWN: [(u32, u16, &str); 63] = [
     (132_001, 404, "Template name does not exist in the translation"),
     (132_005, 400, "Translated text too long"),
     (132_007, 400, "Template format character policy violated"),
+    (132_008, 400, "Template parameter value is not valid"),
     (132_012, 400, "Parameter format does not match format in the created template"),
     (132_015, 400, "Template is paused"),
     (132_016, 400, "Template is disabled"),
@@ -76,6 +77,7 @@ const KNOWN: [(u32, u16, &str); 63] = [
     (133_016, 400, "Account register or deregister rate limit exceeded"),
     (134_011, 400, "Payments terms of service are not accepted"),
     (135_000, 400, "Generic user error"),
+    (137_000, 400, "Recipient identity key mismatch"),
     (139_200, 400, "Direct send is blocked"),
 ];
 

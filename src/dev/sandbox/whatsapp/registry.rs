@@ -229,15 +229,15 @@ fn first() -> Vec<Template> {
 
 fn listed(template: &Template) -> Value {
     let mut listed = serde_json::to_value(template).unwrap_or_default();
-    listed["id"] = id(template).into();
+    listed["id"] = id(template).to_string().into();
     listed
 }
 
 /// A number that stays the same, as Meta gives each template one.
-fn id(template: &Template) -> String {
+fn id(template: &Template) -> u64 {
     let letters = template.name.bytes().chain(template.language.bytes());
     let sum = letters.fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    (sum % 1_000_000_000_000_000).to_string()
+    sum % 1_000_000_000_000_000
 }
 
 /// `GET /_sandbox/whatsapp/templates`
@@ -258,7 +258,8 @@ pub async fn change(State(sandbox): State<Arc<Sandbox>>, body: String) -> Respon
         let value = json!({
             "event": template.status, "message_template_id": id(&template),
             "message_template_name": template.name,
-            "message_template_language": template.language, "reason": "NONE",
+            "message_template_language": template.language,
+            "message_template_category": template.category, "reason": "NONE",
         });
         hook::tell(&sandbox, "message_template_status_update", &value).await;
     }

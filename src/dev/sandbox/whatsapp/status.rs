@@ -14,7 +14,7 @@ use super::super::{
     fault::{StatusFault, WhatsappFault},
     journal::Entry,
 };
-use super::{WhatsappMessage, digits, hook, preview, refusal::GraphError};
+use super::{WhatsappMessage, hook, preview, refusal::GraphError};
 
 /// How far a message has come, the least first; a failure gives way to what shows that it was none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -161,13 +161,19 @@ async fn tell(
 
 fn value(sandbox: &Sandbox, subject: &Subject, status: Status, failure: Option<&Failure>) -> Value {
     let hides_number = sandbox.settings.now().user_id_only;
+    let mut contact = hook::contact(sandbox, &subject.to, hides_number);
+    if failure.is_some() && contact["wa_id"].is_string() {
+        // As it has been seen of a failure: nobody says who is behind the number.
+        contact = json!({"wa_id": contact["wa_id"]});
+    }
     let mut told = json!({
         "id": subject.id, "status": status.word(),
-        "recipient_user_id": sandbox.whatsapp.people.user_id(&subject.to),
         "timestamp": sandbox.settings.time().timestamp().to_string(),
     });
-    if !hides_number && subject.to.starts_with('+') {
-        told["recipient_id"] = digits(&subject.to).into();
+    for (name, told_as) in [("wa_id", "recipient_id"), ("user_id", "recipient_user_id")] {
+        if contact[name].is_string() {
+            told[told_as] = contact[name].clone();
+        }
     }
     if let Some(data) = &subject.word {
         told["biz_opaque_callback_data"] = data.as_str().into();
@@ -184,9 +190,7 @@ fn value(sandbox: &Sandbox, subject: &Subject, status: Status, failure: Option<&
         }]);
     }
     let mut value = hook::about(&subject.phone_number_id);
-    if failure.is_none() {
-        value["contacts"] = json!([hook::contact(sandbox, &subject.to, hides_number)]);
-    }
+    value["contacts"] = json!([contact]);
     value["statuses"] = json!([told]);
     value
 }

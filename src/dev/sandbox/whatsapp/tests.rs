@@ -1,15 +1,11 @@
-//! The service as a client and its webhook see it: sends, windows, limits, statuses, and what people write.
-//! Each test has a sandbox and, where it listens, a webhook of its own; nothing sleeps.
-
-mod ear;
-
-mod listening;
+//! The service as a client sees it: tokens, templates, windows, limits and errors.
+//! Each test has a sandbox of its own; nothing sleeps. What its webhook sees is tested beside the webhook.
 
 use serde_json::{Value, json};
 
 use super::super::tests::{Site, note};
 
-const PERSON: &str = "+15550001111";
+pub(super) const PERSON: &str = "+15550001111";
 
 /// Sends; answers the status and the JSON.
 async fn send(site: &Site, body: &Value) -> (u16, Value) {
@@ -18,7 +14,7 @@ async fn send(site: &Site, body: &Value) -> (u16, Value) {
 }
 
 /// Sends, which has to be accepted; answers the id.
-async fn accepted(site: &Site, body: &Value) -> String {
+pub(super) async fn accepted(site: &Site, body: &Value) -> String {
     let (status, answer) = send(site, body).await;
     assert_eq!(status, 200, "{answer}");
     answer["messages"][0]["id"].as_str().unwrap().to_owned()
@@ -39,7 +35,7 @@ fn message(kind: &str, part: Value) -> Value {
     body
 }
 
-fn reply_buttons() -> Value {
+pub(super) fn reply_buttons() -> Value {
     let button =
         |id: &str, title: &str| json!({"type": "reply", "reply": {"id": id, "title": title}});
     message(
@@ -49,7 +45,7 @@ fn reply_buttons() -> Value {
     )
 }
 
-fn request_template() -> Value {
+pub(super) fn request_template() -> Value {
     let text = |text: &str| json!({"type": "text", "text": text});
     let link = |index: &str, token: &str| json!({"type": "button", "sub_type": "url", "index": index, "parameters": [text(token)]});
     message(
@@ -61,7 +57,7 @@ fn request_template() -> Value {
 }
 
 /// A template whose buttons answer.
-fn quick_template() -> (Value, Value) {
+pub(super) fn quick_template() -> (Value, Value) {
     let template = json!({"name": "quick", "language": "en_US", "components": [
         {"type": "BODY", "text": "Ship it?"},
         {"type": "BUTTONS", "buttons": [

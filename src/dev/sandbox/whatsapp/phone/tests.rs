@@ -43,8 +43,8 @@ fn links_end_where_a_reader_would_say_they_end() {
 }
 
 #[test]
-fn bold_and_quoted_lines_lose_their_marks() {
-    let looks: Vec<(String, Look)> = pieces("*Done*\n> a * b\n*no\n2*3*4\n**")
+fn bold_words_and_quoted_lines_lose_their_marks() {
+    let looks: Vec<(String, Look)> = pieces("*Done*\n> a * b\n*no\n2*3*4 **\n任务：*夜间 报告*。")
         .into_iter()
         .map(|piece| (piece.text, piece.look))
         .collect();
@@ -53,10 +53,13 @@ fn bold_and_quoted_lines_lose_their_marks() {
         ("\n", Look::Plain),
         ("a * b", Look::Quote),
         ("*no\n", Look::Plain),
-        ("2*3*4\n", Look::Plain),
-        ("**", Look::Plain),
+        ("2*3*4 **\n", Look::Plain),
+        ("任务：", Look::Plain),
+        ("夜间 报告", Look::Bold),
+        ("。", Look::Plain),
     ];
     assert_eq!(looks, expected.map(|(text, look)| (text.to_owned(), look)));
+    assert_eq!(preview("*Job 7*\n> waits"), "Job 7\nwaits");
 }
 
 #[test]

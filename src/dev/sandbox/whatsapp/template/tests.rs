@@ -4,13 +4,13 @@ use serde_json::json;
 
 use super::*;
 
-fn template(components: Value) -> Template {
+fn template(components: &Value) -> Template {
     serde_json::from_value(json!({"name": "ask", "language": "en_US", "components": components}))
         .unwrap()
 }
 
 fn asking() -> Template {
-    template(json!([
+    template(&json!([
         {"type": "HEADER", "format": "TEXT", "text": "A job waits"},
         {"type": "BODY", "text": "Job {{1}} asks: {{2}}. Please decide."},
         {"type": "FOOTER", "text": "Longhaul"},
@@ -105,7 +105,7 @@ fn the_whole_text_has_at_most_1024_characters() {
 #[test]
 fn places_with_names_are_found_by_their_names() {
     let mut template =
-        template(json!([{"type": "BODY", "text": "For {{who}}: {{what}}, dear {{who}}."}]));
+        template(&json!([{"type": "BODY", "text": "For {{who}}: {{what}}, dear {{who}}."}]));
     template.parameter_format = Format::Named;
     let given = |names: [&str; 2]| {
         let parameters = names.map(|name| {

@@ -1,7 +1,127 @@
 //! What the webhook hears: statuses in every order, texts, taps in both shapes, and again what it did not take.
+//! Each test has a webhook of its own, which checks who signed what it is told, and answers as it is told to.
 
-use super::ear::Ear;
-use super::*;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, Method, StatusCode},
+    routing::{any, post},
+};
+use tokio::{net::TcpListener, sync::mpsc, time::timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    super::{
+        super::tests::{Site, note},
+        tests::{PERSON, accepted, quick_template, reply_buttons, request_template},
+    },
+    *,
+};
+use crate::notify::signature::is_signed;
+
+const SECRET: &str = "the app's secret";
+
+/// The webhook of one test, and a page that links lead to.
+struct Ear {
+    url: String,
+    told: mpsc::UnboundedReceiver<Value>,
+    answers: Arc<Mutex<VecDeque<u16>>>,
+    looked: Arc<Mutex<Vec<String>>>,
+    _stop: DropGuard,
+}
+
+#[derive(Clone)]
+struct Shared {
+    told: mpsc::UnboundedSender<Value>,
+    answers: Arc<Mutex<VecDeque<u16>>>,
+    looked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Ear {
+    /// Listens to this sandbox, whose statuses come at once from now on.
+    async fn open(site: &Site) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (told, receiver) = mpsc::unbounded_channel();
+        let (answers, looked) = (Arc::default(), Arc::default());
+        let shared = Shared { told, answers: Arc::clone(&answers), looked: Arc::clone(&looked) };
+        let router = Router::new()
+            .route("/webhook/whatsapp", post(hear))
+            .route("/approvals/{token}", any(look))
+            .with_state(shared);
+        let stop = CancellationToken::new();
+        let stopped = stop.clone().cancelled_owned();
+        tokio::spawn(axum::serve(listener, router).with_graceful_shutdown(stopped).into_future());
+        let settings = json!({"webhook_url": format!("{url}/webhook/whatsapp"),
+            "app_secret": SECRET, "status_ms": 0});
+        assert_eq!(site.post("settings", &settings).await.0, 200);
+        Self { url, told: receiver, answers, looked, _stop: stop.drop_guard() }
+    }
+
+    /// What the next posts are answered with; after them, 200.
+    fn answer_with(&self, answers: &[u16]) {
+        self.answers.lock().unwrap().extend(answers);
+    }
+
+    /// The value of the next change that is told, and its field.
+    async fn next(&mut self) -> (String, Value) {
+        let body = timeout(Duration::from_secs(20), self.told.recv()).await;
+        let mut body = body.expect("something is told").unwrap();
+        let change = body["entry"][0]["changes"][0].take();
+        (change["field"].as_str().unwrap().to_owned(), change["value"].clone())
+    }
+
+    /// The next status.
+    async fn status(&mut self) -> Value {
+        let (field, value) = self.next().await;
+        assert_eq!(field, "messages");
+        value["statuses"][0].clone()
+    }
+
+    /// The next message of a person, and the block of contacts.
+    async fn message(&mut self) -> (Value, Value) {
+        let (field, value) = self.next().await;
+        assert_eq!(field, "messages");
+        (value["messages"][0].clone(), value["contacts"][0].clone())
+    }
+
+    /// Nothing is waiting that was told.
+    fn is_silent(&mut self) -> bool {
+        self.told.try_recv().is_err()
+    }
+
+    /// Who has looked at links so far: method, path and name.
+    fn looks(&self) -> Vec<String> {
+        self.looked.lock().unwrap().clone()
+    }
+}
+
+async fn hear(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let signature = headers["x-hub-signature-256"].to_str().unwrap();
+    assert!(is_signed(signature, &body, &[SECRET.into()]), "a body of somebody else");
+    let text = std::str::from_utf8(&body).unwrap();
+    assert!(text.is_ascii() && !text.replace("\\/", "").contains('/'), "{text}");
+    let _ = shared.told.send(serde_json::from_slice(&body).unwrap());
+    let answer = shared.answers.lock().unwrap().pop_front().unwrap_or(200);
+    StatusCode::from_u16(answer).unwrap()
+}
+
+async fn look(
+    State(shared): State<Shared>,
+    method: Method,
+    Path(token): Path<String>,
+    headers: HeaderMap,
+) -> &'static str {
+    let agent = headers["user-agent"].to_str().unwrap();
+    shared.looked.lock().unwrap().push(format!("{method} {token} {agent}"));
+    "a page"
+}
 
 async fn write(site: &Site, writing: Value) -> Value {
     let (status, written) = site.post("whatsapp/inbound", &writing).await;
@@ -31,7 +151,8 @@ async fn a_message_is_sent_and_delivered_and_read_when_its_chat_is_opened() {
     assert_eq!(sent["biz_opaque_callback_data"], "job:1");
     assert_eq!(sent["recipient_id"], "15550001111");
     assert_eq!(sent["pricing"]["category"], "utility");
-    assert_eq!(value["contacts"][0]["wa_id"], "15550001111");
+    let contact = json!({"wa_id": "15550001111", "user_id": sent["recipient_user_id"]});
+    assert_eq!(value["contacts"], json!([contact]), "with no profile");
     assert_eq!(value["metadata"]["phone_number_id"], "106540352242922");
     assert_eq!(ear.status().await["status"], "delivered");
     assert_eq!(reached(&site).await, "delivered");
@@ -73,7 +194,8 @@ async fn a_closed_window_may_show_only_after_the_message_was_accepted() {
     assert_eq!((&failed["id"], &failed["status"]), (&json!(id), &json!("failed")));
     assert_eq!(failed["errors"][0]["code"], 131_047);
     assert_eq!(failed["errors"][0]["title"], "Re-engagement message");
-    assert!(value.get("contacts").is_none(), "a failure names no contact");
+    assert_eq!(value["contacts"], json!([{"wa_id": "15550001111"}]));
+    assert!(failed.get("recipient_user_id").is_none(), "nobody says who is behind the number");
     accepted(&site, &request_template()).await;
     assert_eq!(ear.status().await["status"], "sent");
 }
@@ -100,16 +222,18 @@ async fn what_is_not_taken_is_told_again_until_it_is() {
 async fn a_text_says_who_wrote_it_and_what_it_answers() {
     let site = Site::open().await;
     let mut ear = Ear::open(&site).await;
-    let answer =
-        json!({"from": "+1 555 000 1111", "text": "批准", "message": "wamid.X", "seconds_ago": 60});
+    let answer = json!({"from": "+1 555 000 1111", "text": "批准", "message": "wamid.X", "seconds_ago": 60, "phone_number_id": "106540352242922"});
     let written = write(&site, answer).await;
-    let (message, contact) = ear.message().await;
+    let (_, value) = ear.next().await;
+    assert_eq!(value["metadata"]["phone_number_id"], "106540352242922");
+    let (message, contact) = (&value["messages"][0], &value["contacts"][0]);
     assert_eq!((&message["from"], &message["type"]), (&json!("15550001111"), &json!("text")));
     assert_eq!(message["text"]["body"], "批准");
     assert_eq!(message["context"], json!({"from": "15550783881", "id": "wamid.X"}));
     assert_eq!((&message["id"], &contact["wa_id"]), (&written["id"], &json!("15550001111")));
     assert!(message["timestamp"].as_str().unwrap().parse::<i64>().is_ok());
     assert_eq!(message["from_user_id"], contact["user_id"]);
+    assert_eq!(contact["profile"]["name"], "Phone 1111");
 }
 
 #[tokio::test]
@@ -227,14 +351,14 @@ async fn the_page_writes_and_taps_and_goes_back_to_the_chat() {
         assert!(response.url().path() == "/phone" || !response.status().is_success());
         (response.status().as_u16(), response.text().await.unwrap())
     };
-    let tap = [("to", PERSON), ("message", &id), ("tap", "apr:7:ok")];
+    let tap = [("to", PERSON), ("message", &id), ("button", "apr:7:ok")];
     assert_eq!(submit("tap", &tap).await.0, 200);
     assert_eq!(ear.message().await.0["interactive"]["button_reply"]["id"], "apr:7:ok");
     let (_, page) = submit("say", &[("to", PERSON), ("text", "thanks & bye")]).await;
     assert_eq!(ear.message().await.0["text"]["body"], "thanks & bye");
-    assert!(page.contains("thanks &#38; bye") && page.contains("name=\"tap\""), "{page}");
+    assert!(page.contains("thanks &#38; bye") && page.contains("name=\"button\""), "{page}");
     assert_eq!(submit("say", &[("to", PERSON), ("text", " ")]).await.0, 200);
-    assert_eq!(submit("tap", &[("to", PERSON), ("message", &id), ("tap", "x")]).await.0, 404);
+    assert_eq!(submit("tap", &[("to", PERSON), ("message", &id), ("button", "x")]).await.0, 404);
     assert!(ear.is_silent());
     let written = site.get("/_sandbox/whatsapp/inbound?to=15550001111").await;
     assert_eq!(written["inbound"].as_array().unwrap().len(), 2);
@@ -248,4 +372,14 @@ async fn who_follows_the_page_hears_of_each_change() {
     let sent = note("hi");
     let (changed, _) = tokio::join!(site.get(&path), accepted(&site, &sent));
     assert!(changed["changes"].as_u64().unwrap() > first);
+}
+
+#[test]
+fn bodies_are_escaped_as_meta_does_and_mean_the_same() {
+    let value = json!({"a/b": "ä 任 🎉", "c": "x\\/\n"});
+    let escaped = escape(&value.to_string());
+    assert!(escaped.is_ascii() && escaped.contains(r"\u00e4 \u4efb \ud83c\udf89"), "{escaped}");
+    assert!(escaped.contains(r"a\/b"), "{escaped}");
+    let read: Value = serde_json::from_str(&escaped).unwrap();
+    assert_eq!(read, value);
 }
