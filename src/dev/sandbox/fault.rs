@@ -37,6 +37,14 @@ pub struct WhatsappFault {
     pub status: Option<u16>,
     /// Refuse with this error code; by default 131000.
     pub code: Option<u32>,
+    /// The error's subcode, such as 463 of a token that has expired.
+    pub subcode: Option<u32>,
+    /// What the error, or the failed status, says of this case.
+    pub details: Option<String>,
+    /// The error's `retry-after` header.
+    pub retry_after_seconds: Option<u64>,
+    /// What the error's `x-business-use-case-usage` header says, in minutes.
+    pub regain_access_minutes: Option<u32>,
     /// How many more requests this strikes; without it, all.
     pub times: Option<u64>,
     /// Strike only messages to this number.
@@ -47,6 +55,20 @@ pub struct WhatsappFault {
     pub statuses: Option<StatusFault>,
     /// Tell that the accepted message failed, with this error code.
     pub fail_code: Option<u32>,
+    /// What the answer says of an accepted template; by default `accepted`.
+    pub message_status: Option<Hold>,
+}
+
+/// What the answer says of a template that Meta may still keep back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    /// It goes out.
+    Accepted,
+    /// It waits for what others say of the template.
+    HeldForQualityAssessment,
+    /// Its template is paused.
+    Paused,
 }
 
 /// How the statuses of a message are told.

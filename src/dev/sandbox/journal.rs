@@ -132,7 +132,8 @@ impl<T: Clone> Journal<T> {
         self.changed.send_replace(());
     }
 
-    fn change(&self, seq: u64, change: impl FnOnce(&mut Entry<T>)) {
+    /// Changes the entry with this number, if it is still kept.
+    pub fn change(&self, seq: u64, change: impl FnOnce(&mut Entry<T>)) {
         let mut kept = self.lock();
         // The numbers of the kept entries have no gap.
         let first = kept.entries.front().map(|entry| entry.seq);
@@ -157,6 +158,11 @@ pub struct Open<T: Clone> {
 }
 
 impl<T: Clone> Open<T> {
+    /// The number of the entry.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// Notes where the request stands while it is not settled.
     pub fn note(&self, outcome: Outcome) {
         self.journal.change(self.seq, |entry| entry.outcome = outcome);

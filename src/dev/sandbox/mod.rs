@@ -38,13 +38,7 @@ mod stream;
 
 mod batch;
 
-mod envelope;
-
 mod whatsapp;
-
-mod status;
-
-mod phone;
 
 #[cfg(test)]
 mod tests;
@@ -70,8 +64,7 @@ use self::{
     receipt::ModelRequest,
     refusal::Refusal,
     setting::Settings,
-    status::Unread,
-    whatsapp::WhatsappMessage,
+    whatsapp::{GraphError, Whatsapp},
     wire::{Wire, WireListener},
 };
 
@@ -85,8 +78,7 @@ struct Sandbox {
     cache: Cache,
     batches: Shelf,
     model: Arc<Journal<ModelRequest>>,
-    whatsapp: Arc<Journal<WhatsappMessage>>,
-    unread: Unread,
+    whatsapp: Whatsapp,
     http: reqwest::Client,
     stop: CancellationToken,
 }
@@ -108,8 +100,7 @@ pub async fn serve_keeping(
         cache: Cache::default(),
         batches: Shelf::default(),
         model: Arc::new(Journal::keeping(entries_max)),
-        whatsapp: Arc::new(Journal::keeping(entries_max)),
-        unread: Unread::default(),
+        whatsapp: Whatsapp::keeping(entries_max),
         http: client().map_err(io::Error::other)?,
         stop: stop.clone(),
     });
@@ -133,13 +124,12 @@ fn router(sandbox: Arc<Sandbox>) -> Router {
         .merge(batches())
         .route("/v1/models", get(catalog::list))
         .route("/v1/models/{id}", get(catalog::get))
-        .route("/{version}/{phone_number_id}/messages", post(whatsapp::send))
+        .merge(whatsapp::router())
         .route("/_sandbox/health", get(async || Json(json!({"ok": true}))))
         .route("/_sandbox/faults", get(fault::show).post(fault::replace).delete(fault::clear))
         .route("/_sandbox/settings", get(setting::show).post(setting::change))
+        .route("/_sandbox/clock", post(setting::advance))
         .route("/_sandbox/model/requests", get(receipt::journal).delete(receipt::forget))
-        .route("/_sandbox/whatsapp/messages", get(whatsapp::journal).delete(whatsapp::forget))
-        .route("/phone", get(phone::page))
         .route("/", get(async || Redirect::temporary("/phone")))
         .fallback(no_such_route)
         .method_not_allowed_fallback(wrong_method)
@@ -164,11 +154,12 @@ async fn no_such_route(uri: Uri) -> Response {
     }
     if path.starts_with("/_sandbox") || !path.starts_with("/v") {
         let hint = "the sandbox's own paths are /phone, /_sandbox/health, /_sandbox/faults, \
-                    /_sandbox/settings, /_sandbox/model/requests and /_sandbox/whatsapp/messages";
+                    /_sandbox/settings, /_sandbox/clock, /_sandbox/model/requests and \
+                    /_sandbox/whatsapp/messages, inbound, templates and changes";
         return (StatusCode::NOT_FOUND, Json(json!({"error": "no such path", "hint": hint})))
             .into_response();
     }
-    whatsapp::unknown_path(path).into_response()
+    GraphError::unknown_path(path).into_response()
 }
 
 async fn wrong_method(uri: Uri) -> Response {

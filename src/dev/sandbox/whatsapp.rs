@@ -1,30 +1,126 @@
 //! The `WhatsApp` Cloud API: takes messages as Meta's endpoint does, and keeps them for the phone.
-//! In come sends as a production client makes them; out go message ids, or errors in Meta's shape.
-//! A message is journaled when it is accepted; a refused one too, but is shown only when asked for.
-//! Whether its sender learns of it is another matter: a fault can lose the answer.
+//! In come sends, and what people do on their phones; out go answers, and posts to a webhook.
+//! Beside what Meta offers there are doors for scripts, and the page that looks like a phone.
+//! Everything that was sent or written is journaled; refused messages are shown only when asked for.
+
+mod refusal;
+
+mod envelope;
+
+mod template;
+
+mod registry;
+
+mod pair;
+
+mod people;
+
+mod hook;
+
+mod preview;
+
+mod status;
+
+mod send;
+
+mod inbound;
+
+mod phone;
+
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json,
-    body::Bytes,
-    extract::{ConnectInfo, Path, Query, State},
-    http::{HeaderMap, HeaderValue, StatusCode},
-    response::{IntoResponse, Response},
+    Json, Router,
+    extract::{Query, State},
+    http::{HeaderMap, StatusCode, header::AUTHORIZATION},
+    routing::{get, post},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::{sync::watch, time::timeout};
 
+pub use self::refusal::GraphError;
+use self::{
+    envelope::{Button, Envelope, Reading},
+    inbound::Inbound,
+    pair::Pairs,
+    people::People,
+    preview::Preview,
+    registry::Registry,
+    status::Status,
+};
 use super::{
     Sandbox,
-    envelope::{self, Envelope},
-    fault::Moment,
-    journal::{Entry, Journal, Look, Open, Outcome},
-    new_id, status,
-    wire::Wire,
+    journal::{Entry, Journal, Look, Outcome},
+    setting::Setting,
 };
+
+/// How long who follows the page waits for a change.
+const FOLLOW: Duration = Duration::from_secs(20);
+
+/// Everything that this service knows.
+pub struct Whatsapp {
+    /// What was sent to people.
+    sent: Arc<Journal<WhatsappMessage>>,
+    /// What people wrote.
+    received: Arc<Journal<Inbound>>,
+    templates: Registry,
+    pairs: Pairs,
+    people: People,
+    /// Counts what has changed on any phone.
+    changes: watch::Sender<u64>,
+}
+
+impl Whatsapp {
+    /// Nothing has been sent; so many messages will be kept.
+    pub fn keeping(entries_max: usize) -> Self {
+        Self {
+            sent: Arc::new(Journal::keeping(entries_max)),
+            received: Arc::new(Journal::keeping(entries_max)),
+            templates: Registry::default(),
+            pairs: Pairs::default(),
+            people: People::default(),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    fn touch(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Changes what is kept of a message.
+    fn change(&self, seq: u64, change: impl FnOnce(&mut WhatsappMessage)) {
+        self.sent.change(seq, |entry| change(&mut entry.what));
+        self.touch();
+    }
+
+    /// Notes how far a message has come, and why no further; it never goes back.
+    fn mark(&self, seq: u64, status: Status, error_code: Option<u32>) {
+        self.change(seq, |message| {
+            message.status = message.status.max(Some(status));
+            message.error_code = error_code.or(message.error_code);
+        });
+    }
+}
+
+/// The doors: those of Meta, those of scripts, and those of the page.
+pub fn router() -> Router<Arc<Sandbox>> {
+    let templates = get(registry::show).post(registry::change).delete(registry::reset);
+    Router::new()
+        .route("/{version}/{phone_number_id}/messages", post(send::send))
+        .route("/{version}/{account_id}/message_templates", get(registry::list))
+        .route("/_sandbox/whatsapp/messages", get(journal).delete(forget))
+        .route("/_sandbox/whatsapp/inbound", get(inbound::journal).post(inbound::receive))
+        .route("/_sandbox/whatsapp/templates", templates)
+        .route("/_sandbox/whatsapp/changes", get(follow))
+        .route("/phone", get(phone::page))
+        .route("/phone/say", post(phone::say))
+        .route("/phone/tap", post(phone::tap))
+}
 
 /// A message to a phone, as the journal shows it.
 #[derive(Clone, Default, Serialize)]
@@ -33,217 +129,46 @@ pub struct WhatsappMessage {
     pub id: Option<String>,
     /// The number it was sent from.
     pub phone_number_id: String,
-    /// The number it was sent to: `+` and digits.
+    /// Whom it was sent to: `+` and digits, or a user id.
     pub to: String,
     /// `text`, `interactive` or `template`.
     #[serde(rename = "type")]
     pub kind: String,
     /// What a person reads, whatever the type.
     pub text: String,
+    /// The same, part by part.
+    #[serde(skip)]
+    pub reading: Reading,
+    /// What stands on its buttons, and what each does.
+    pub buttons: Vec<Button>,
     /// The whole request.
     pub body: Value,
     /// What the sender wants to see again in delivery statuses.
     pub biz_opaque_callback_data: Option<String>,
-    /// The code of the error it was refused with.
+    /// How far it has come; none if it was refused.
+    pub status: Option<Status>,
+    /// The code of the error it was refused with, or failed with later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<u32>,
+    /// Who has looked at its links, before it arrived.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub previews: Vec<Preview>,
 }
 
-/// An error answer of the Graph API.
-#[derive(Debug, PartialEq, Eq)]
-pub struct GraphError {
-    status: u16,
-    /// Meta's error code.
-    pub code: u32,
-    subcode: Option<u32>,
-    message: String,
-    details: Option<String>,
-}
-
-impl GraphError {
-    /// An error with Meta's code and title, and the details of this case.
-    pub fn new(code: u32, details: impl Into<String>) -> Self {
-        let (status, title) = Self::known(code);
-        let message = format!("(#{code}) {title}");
-        Self { status, code, subcode: None, message, details: Some(details.into()) }
-    }
-
-    /// Meta's title of a code.
-    pub fn title(code: u32) -> &'static str {
-        Self::known(code).1
-    }
-
-    fn known(code: u32) -> (u16, &'static str) {
-        match code {
-            0 | 190 => (401, "Error validating access token"),
-            4 => (400, "Application request limit reached"),
-            10 | 200..=299 => (403, "Permission denied"),
-            100 => (400, "Invalid parameter"),
-            368 => (403, "Temporarily blocked for policies violations"),
-            80007 => (400, "Rate limit issues"),
-            130_429 => (429, "Rate limit hit"),
-            131_000 => (500, "Something went wrong"),
-            131_005 => (403, "Access denied"),
-            131_008 => (400, "Required parameter is missing"),
-            131_009 => (400, "Parameter value is not valid"),
-            131_016 => (503, "Service unavailable"),
-            131_026 => (400, "Message undeliverable"),
-            131_030 => (400, "Recipient phone number not in allowed list"),
-            131_047 => (400, "Re-engagement message"),
-            131_048 => (400, "Spam rate limit hit"),
-            131_051 => (400, "Unsupported message type"),
-            131_056 => (400, "(Business Account, Consumer Account) pair rate limit hit"),
-            132_000 => (400, "Number of parameters does not match the expected number of params"),
-            132_001 => (404, "Template name does not exist in the translation"),
-            132_015 => (400, "Template is paused"),
-            132_018 => (400, "There is an issue with the parameters in your template"),
-            133_004 => (503, "Server temporarily unavailable"),
-            1 | 2 => (500, "An unknown error has occurred"),
-            _ => (400, "The message could not be sent"),
-        }
-    }
-
-    /// A parameter that is missing or of the wrong shape, in Meta's words.
-    pub fn parameter(message: impl AsRef<str>) -> Self {
-        let message = format!("(#100) {}", message.as_ref());
-        Self { status: 400, code: 100, subcode: None, message, details: None }
-    }
-
-    fn no_token() -> Self {
-        let message = "Invalid OAuth access token - Cannot parse access token".to_owned();
-        Self { status: 401, code: 190, subcode: None, message, details: None }
-    }
-}
-
-impl IntoResponse for GraphError {
-    fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut error = json!({
-            "message": self.message, "type": "OAuthException", "code": self.code,
-            "fbtrace_id": new_id("A"),
-        });
-        if let Some(details) = self.details {
-            error["error_data"] = json!({"messaging_product": "whatsapp", "details": details});
-        }
-        if let Some(subcode) = self.subcode {
-            error["error_subcode"] = subcode.into();
-        }
-        (status, Json(json!({"error": error}))).into_response()
-    }
-}
-
-/// The Graph API's answer to a path it does not know.
-pub fn unknown_path(path: &str) -> GraphError {
-    let message = format!("Unknown path components: {path}");
-    GraphError { status: 400, code: 2500, subcode: None, message, details: None }
-}
-
-/// `POST /v{N}.{M}/{phone_number_id}/messages`
-pub async fn send(
-    State(sandbox): State<Arc<Sandbox>>,
-    ConnectInfo(wire): ConnectInfo<Wire>,
-    Path((version, phone_number_id)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    if !is_version(&version) {
-        return unknown_path(&format!("/{version}/{phone_number_id}/messages")).into_response();
-    }
-    let body: Option<Value> = serde_json::from_slice(&body).ok();
-    let mut message = WhatsappMessage { phone_number_id, ..WhatsappMessage::default() };
-    let envelope = check(&headers, &message.phone_number_id, body.as_ref());
-    message.body = body.unwrap_or_default();
-    let envelope = match envelope {
-        Ok(envelope) => envelope,
-        Err(error) => return refuse(&sandbox.whatsapp, message, error),
-    };
-    message.fill(&envelope);
-    let fault = sandbox.faults.strike_whatsapp(&message.to).fault;
-    let delay = Duration::from_millis(fault.delay_ms.unwrap_or(0));
-    let is_refused = fault.status.is_some() || fault.code.is_some();
-    if is_refused || fault.drop == Some(Moment::Before) {
-        message.error_code = is_refused.then(|| fault.code.unwrap_or(131_000));
-        let error = message.error_code.map(|code| GraphError::new(code, "a scripted fault"));
-        let mut open = sandbox.whatsapp.open(message);
-        sleep(delay).await;
-        open.settle(Outcome::Failed, |_| ());
-        let Some(mut error) = error else { return wire.cut().await };
-        error.status = fault.status.unwrap_or(error.status);
-        return error.into_response();
-    }
-    let id = wamid(&message.to);
-    message.id = Some(id.clone());
-    let is_template = message.kind == "template";
-    let to = message.to.clone();
-    status::begin(&sandbox, &message, &fault);
-    let mut open = sandbox.whatsapp.open(message);
-    sleep(delay).await;
-    if fault.drop == Some(Moment::After) {
-        drop(open);
-        return wire.cut().await;
-    }
-    accept(&mut open, &id, &envelope.input, &to, is_template, &version)
-}
-
-fn accept(
-    open: &mut Open<WhatsappMessage>,
-    id: &str,
-    input: &str,
-    to: &str,
-    is_template: bool,
-    version: &str,
-) -> Response {
-    open.settle(Outcome::Answered, |_| ());
-    let mut sent = json!({"id": id});
-    if is_template {
-        sent["message_status"] = "accepted".into();
-    }
-    let mut response = Json(json!({
-        "messaging_product": "whatsapp",
-        "contacts": [{"input": input, "wa_id": digits(to)}],
-        "messages": [sent],
-    }))
-    .into_response();
-    if let Ok(version) = HeaderValue::from_str(version) {
-        response.headers_mut().insert("facebook-api-version", version);
-    }
-    response
-}
-
-fn refuse(
-    journal: &Arc<Journal<WhatsappMessage>>,
-    mut message: WhatsappMessage,
-    error: GraphError,
-) -> Response {
-    message.error_code = Some(error.code);
-    journal.open(message).settle(Outcome::Failed, |_| ());
-    error.into_response()
-}
-
-fn check(
-    headers: &HeaderMap,
-    phone_number_id: &str,
-    body: Option<&Value>,
-) -> Result<Envelope, GraphError> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let token = text("authorization").strip_prefix("Bearer ").unwrap_or("");
-    if token.trim().is_empty() {
+/// Whether a request shows the token it has to show: any, unless the settings name one.
+fn authorize(headers: &HeaderMap, setting: &Setting) -> Result<(), GraphError> {
+    let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let token = shown.strip_prefix("Bearer ").unwrap_or("").trim();
+    if token.is_empty() {
         return Err(GraphError::no_token());
     }
-    if phone_number_id.is_empty() || !phone_number_id.bytes().all(|byte| byte.is_ascii_digit()) {
-        let mut error = GraphError::parameter("");
-        error.message = format!(
-            "Unsupported post request. Object with ID '{phone_number_id}' does not exist, cannot \
-             be loaded due to missing permissions, or does not support this operation"
-        );
-        error.subcode = Some(33);
-        return Err(error);
+    if token == setting.expired_token {
+        return Err(GraphError::expired_token());
     }
-    if !text("content-type").to_ascii_lowercase().starts_with("application/json") {
-        return Err(GraphError::parameter("The parameter messaging_product is required."));
+    if setting.token.is_empty() || token == setting.token {
+        return Ok(());
     }
-    let body = body.ok_or_else(|| GraphError::parameter("The request body is not valid JSON"))?;
-    envelope::check(body)
+    Err(GraphError::no_token())
 }
 
 impl WhatsappMessage {
@@ -252,20 +177,29 @@ impl WhatsappMessage {
         self.text.contains(text) || self.body.to_string().contains(text)
     }
 
-    fn fill(&mut self, envelope: &Envelope) {
-        self.to.clone_from(&envelope.to);
+    fn fill(&mut self, envelope: &Envelope, people: &People) {
+        self.to = people.person(&envelope.to);
         self.kind.clone_from(&envelope.kind);
-        self.text.clone_from(&envelope.text);
+        self.text = envelope.reading.text();
+        self.buttons.clone_from(&envelope.reading.buttons);
+        self.reading.clone_from(&envelope.reading);
         let data = self.body["biz_opaque_callback_data"].as_str();
         self.biz_opaque_callback_data = data.map(str::to_owned);
+    }
+
+    /// Every link in its text and behind its buttons.
+    fn links(&self) -> Vec<String> {
+        let behind = self.buttons.iter().filter_map(Button::url).map(str::to_owned);
+        phone::links(&self.text).into_iter().chain(behind).collect()
     }
 }
 
 /// `GET /_sandbox/whatsapp/messages`
 pub async fn journal(State(sandbox): State<Arc<Sandbox>>, Query(look): Query<Look>) -> Json<Value> {
-    let found = sandbox.whatsapp.look(&look, |entry| {
+    let to = look.to.as_deref().map(people::named);
+    let found = sandbox.whatsapp.sent.look(&look, |entry| {
         is_wanted(entry, look.outcome)
-            && look.to.as_ref().is_none_or(|to| digits(&entry.what.to) == digits(to))
+            && to.as_ref().is_none_or(|to| entry.what.to == *to)
             && look.matching.as_ref().is_none_or(|text| entry.what.says(text))
     });
     Json(json!({"messages": found.await}))
@@ -273,8 +207,26 @@ pub async fn journal(State(sandbox): State<Arc<Sandbox>>, Query(look): Query<Loo
 
 /// `DELETE /_sandbox/whatsapp/messages`
 pub async fn forget(State(sandbox): State<Arc<Sandbox>>) -> StatusCode {
-    sandbox.whatsapp.forget();
+    sandbox.whatsapp.sent.forget();
+    sandbox.whatsapp.received.forget();
+    sandbox.whatsapp.touch();
     StatusCode::NO_CONTENT
+}
+
+/// What a follower of the page has seen.
+#[derive(Deserialize)]
+pub struct Seen {
+    after: Option<u64>,
+}
+
+/// `GET /_sandbox/whatsapp/changes`: answers when there is a change, or after a while.
+pub async fn follow(State(sandbox): State<Arc<Sandbox>>, Query(seen): Query<Seen>) -> Json<Value> {
+    let mut changes = sandbox.whatsapp.changes.subscribe();
+    let changed = changes.wait_for(|count| seen.after != Some(*count));
+    // Neither a timeout nor the end of the sandbox is a change.
+    let _ = timeout(FOLLOW, changed).await;
+    let count = *sandbox.whatsapp.changes.borrow();
+    Json(json!({"changes": count}))
 }
 
 /// What was refused never reached a phone, so it is shown only to who asks for it.
@@ -295,28 +247,11 @@ fn is_version(version: &str) -> bool {
 
 /// An id as Meta makes them: base64 over the number and a random part.
 fn wamid(to: &str) -> String {
-    let number = digits(to);
+    let number = if to.starts_with('+') { digits(to) } else { to.to_owned() };
     let mut bytes = vec![0x1c, 0x18, number.len() as u8];
     bytes.extend(number.as_bytes());
     bytes.extend([0x15, 0x02, 0x00, 0x11, 0x18, 0x12]);
     bytes.extend(format!("{:032X}", rand::random::<u128>()).as_bytes()[..18].iter());
     bytes.push(0);
     format!("wamid.{}", STANDARD.encode(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_look_like_those_of_the_real_service_and_differ() {
-        assert!(wamid("+16505551234").starts_with("wamid.HBgL"));
-        assert_ne!(wamid("+16505551234"), wamid("+16505551234"));
-    }
-
-    #[test]
-    fn only_a_graph_version_is_one() {
-        let known = ["v26.0", "v1", "v26", "26.0", "v.0", "vx.1"].map(is_version);
-        assert_eq!(known, [true, false, false, false, false, false]);
-    }
 }

@@ -1,4 +1,6 @@
-"""A sandbox for each test, and the official client of the provider, unpatched, that talks to it.
+"""A sandbox for each test, and clients that talk to it, unpatched.
+
+The provider's own client comes from its makers; pywa is a client of WhatsApp that others wrote.
 
 Nothing sleeps to let something happen: a fault holds what is to wait, the journal tells what has come.
 """
@@ -7,6 +9,7 @@ import json
 import os
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -15,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(os.environ.get("SANDBOX_PROGRAM", ROOT / "target" / "debug" / "longhaul"))
+PHONE_NUMBER_ID = "106540352242922"
 MODEL = "claude-haiku-5-5"
 QUESTION = "Name three risks of a Friday deployment."
 
@@ -42,6 +46,31 @@ class Sandbox:
     def break_model(self, *faults):
         """Replaces the faults of the model provider; what was held by the old ones goes on."""
         self._call("POST", "faults", {"model": list(faults)})
+
+    def break_whatsapp(self, *faults):
+        """Replaces the faults of WhatsApp."""
+        self._call("POST", "faults", {"whatsapp": list(faults)})
+
+    def add_template(self, **template):
+        """Has a template approved."""
+        self._call("POST", "whatsapp/templates", template)
+
+    def write(self, person, **writing):
+        """Has a person write or tap; answers what was written, once the webhook has answered."""
+        writing = {"from": person, "phone_number_id": PHONE_NUMBER_ID, **writing}
+        return self._call("POST", "whatsapp/inbound", writing)
+
+    def messages(self, at_least=0):
+        """The messages that people got, once there are so many."""
+        found = self._call("GET", f"whatsapp/messages?at_least={at_least}")["messages"]
+        assert len(found) >= at_least, found
+        return found
+
+    def open_chat(self, to):
+        """Opens a person's chat on the phone."""
+        query = urllib.parse.urlencode({"to": to})
+        with urllib.request.urlopen(f"{self.url}/phone?{query}", timeout=60) as response:
+            assert response.status == 200
 
     def mend(self):
         """Lets everything go well again."""

@@ -1,4 +1,5 @@
 // A sandbox for each test, and the official client of the provider, unpatched, that talks to it.
+// WhatsApp has a client of its own, in its own test.
 // Nothing sleeps to let something happen: a fault holds what is to wait, the journal tells what has come.
 
 import Anthropic from '@anthropic-ai/sdk';
@@ -34,6 +35,27 @@ export class Sandbox {
   /** Replaces the faults of the model provider; what was held by the old ones goes on. */
   async breakModel(...faults: object[]): Promise<void> {
     await this.#call('POST', 'faults', { model: faults });
+  }
+
+  /** Replaces the faults of WhatsApp. */
+  async breakWhatsapp(...faults: object[]): Promise<void> {
+    await this.#call('POST', 'faults', { whatsapp: faults });
+  }
+
+  /** Has a template of WhatsApp approved. */
+  async addTemplate(template: object): Promise<void> {
+    await this.#call('POST', 'whatsapp/templates', template);
+  }
+
+  /** Has a person write or tap; done once the webhook has answered. */
+  async write(writing: object): Promise<void> {
+    await this.#call('POST', 'whatsapp/inbound', writing);
+  }
+
+  /** Opens a person's chat on the phone. */
+  async openChat(to: string): Promise<void> {
+    const response = await fetch(`${this.url}/phone?${new URLSearchParams({ to })}`);
+    assert.ok(response.ok);
   }
 
   /** Lets everything go well again. */

@@ -24,10 +24,25 @@ fn the_document_tells_every_word_of_a_script() {
         serde_json::to_value(WhatsappFault::default()),
         serde_json::to_value(super::super::setting::Setting::default()),
     ];
-    for fault in faults {
-        for word in fault.unwrap().as_object().unwrap().keys() {
-            assert!(document.contains(&format!("`{word}`")), "docs/sandbox.md lacks {word}");
-        }
+    let faults = faults.map(Result::unwrap);
+    let words = faults.iter().flat_map(|fault| fault.as_object().unwrap().keys());
+    let source = include_str!("../whatsapp/inbound.rs");
+    let writing = source.split("struct Writing {").nth(1).unwrap().split('}').next().unwrap();
+    let fields = writing.split("    pub ").skip(1).map(|rest| rest.split(':').next().unwrap());
+    for word in words.map(String::as_str).chain(fields) {
+        assert!(document.contains(&format!("`{word}`")), "docs/sandbox.md lacks {word}");
+    }
+}
+
+#[test]
+fn the_document_tells_every_door() {
+    let document = include_str!("../../../../docs/sandbox.md");
+    let sources = [include_str!("../mod.rs"), include_str!("../whatsapp.rs")].concat();
+    let doors = sources.split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+    let own: Vec<&str> = doors.filter(|door| door.starts_with("/_sandbox")).collect();
+    assert!(own.len() >= 9, "{own:?}");
+    for door in own {
+        assert!(document.contains(&format!("`{door}`")), "docs/sandbox.md lacks {door}");
     }
 }
 
