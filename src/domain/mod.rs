@@ -33,6 +33,8 @@ pub mod decide;
 
 pub mod approval;
 
+pub mod probe;
+
 pub mod explain;
 
 pub mod money;

@@ -17,6 +17,8 @@ mod receipt;
 
 pub mod signature;
 
+pub mod number;
+
 #[cfg(test)]
 mod tests;
 

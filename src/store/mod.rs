@@ -53,6 +53,8 @@ pub mod batch;
 
 pub mod outbox;
 
+pub mod probe;
+
 pub mod receipt;
 
 pub mod sweep;
@@ -60,6 +62,8 @@ pub mod sweep;
 pub mod gauge;
 
 pub mod executor;
+
+pub mod checkup;
 
 use std::str::FromStr as _;
 use std::sync::Arc;

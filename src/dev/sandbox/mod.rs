@@ -44,6 +44,8 @@ mod whatsapp;
 
 mod status;
 
+mod number;
+
 mod phone;
 
 #[cfg(test)]
@@ -56,7 +58,7 @@ use axum::{
     extract::DefaultBodyLimit,
     http::{StatusCode, Uri},
     response::{IntoResponse as _, Redirect, Response},
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -133,6 +135,7 @@ fn router(sandbox: Arc<Sandbox>) -> Router {
         .merge(batches())
         .route("/v1/models", get(catalog::list))
         .route("/v1/models/{id}", get(catalog::get))
+        .route("/{version}/{phone_number_id}", any(number::show))
         .route("/{version}/{phone_number_id}/messages", post(whatsapp::send))
         .route("/_sandbox/health", get(async || Json(json!({"ok": true}))))
         .route("/_sandbox/faults", get(fault::show).post(fault::replace).delete(fault::clear))
