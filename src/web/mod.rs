@@ -120,6 +120,7 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
         // A mangled link is a person's, who gets a page too.
         .route("/approvals", any(approval::mangled))
         .route("/approvals/", any(approval::mangled))
+        .route("/approvals/{token}/", any(approval::mangled))
         .route("/approvals/{token}/{*more}", any(approval::mangled))
         .layer(DefaultBodyLimit::max(approval::FORM_BYTES_MAX))
         .layer(refuse_others)

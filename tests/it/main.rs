@@ -45,11 +45,19 @@ mod page;
 
 mod link;
 
+mod doors;
+
+mod dress;
+
+mod moved;
+
 mod notice;
 
 mod delivery;
 
 mod meta;
+
+mod kill_send;
 
 mod option;
 
@@ -112,5 +120,7 @@ mod cost;
 mod figure;
 
 mod demo;
+
+mod doctor;
 
 mod document;

@@ -1,0 +1,110 @@
+//! A reverse proxy before a server, as installations have one: it names another host, may have a path of its own,
+//! and does what proxies do by mistake.
+//!
+//! It serves before it knows where it leads to, since a server is told its public URL at start.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::http_client;
+
+/// A body that is larger is nobody's.
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+/// What a proxy makes of a request before it passes it on: another path, or an answer of its own.
+pub type Bend = fn(&Asked) -> Result<String, Response>;
+/// And of the headers of the answer.
+pub type Strip = fn(&mut HeaderMap);
+
+/// A request, as far as proxies judge by it.
+pub struct Asked {
+    pub method: axum::http::Method,
+    pub path: String,
+    pub body: Bytes,
+}
+
+/// A running proxy.
+pub struct Proxy {
+    /// Its address.
+    pub url: String,
+    inner: Arc<Inner>,
+    stop: CancellationToken,
+}
+
+struct Inner {
+    target: Mutex<String>,
+    bend: Bend,
+    strip: Strip,
+    http: reqwest::Client,
+}
+
+impl Proxy {
+    /// One that passes everything on as it is.
+    pub async fn plain() -> Self {
+        Self::start(|asked| Ok(asked.path.clone()), |_headers| {}).await
+    }
+
+    /// One that bends requests and strips answers.
+    pub async fn start(bend: Bend, strip: Strip) -> Self {
+        // Only the first of a process counts; the others find theirs installed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let inner = Arc::new(Inner { target: Mutex::default(), bend, strip, http: http_client() });
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&inner));
+        let stop = CancellationToken::new();
+        let serving =
+            axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
+        tokio::spawn(serving.into_future());
+        Self { url, inner, stop }
+    }
+
+    /// From now on it passes requests on to this address.
+    pub fn lead_to(&self, http_url: &str) {
+        http_url.clone_into(&mut self.inner.target.lock().unwrap());
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+async fn pass(State(proxy): State<Arc<Inner>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap();
+    let asked = Asked { method: parts.method.clone(), path: path_of(&parts.uri), body };
+    let path = match (proxy.bend)(&asked) {
+        Ok(path) => path,
+        Err(answer) => return answer,
+    };
+    let target = proxy.target.lock().unwrap().clone();
+    let mut headers = parts.headers;
+    // The name of the host becomes that of the server behind.
+    headers.remove(header::HOST);
+    let request = proxy.http.request(parts.method, format!("{target}{path}"));
+    let Ok(answer) = request.headers(headers).body(asked.body).send().await else {
+        return StatusCode::BAD_GATEWAY.into_response();
+    };
+    let (status, mut headers) = (answer.status(), answer.headers().clone());
+    headers.remove(header::TRANSFER_ENCODING);
+    (proxy.strip)(&mut headers);
+    let mut response = Response::new(Body::from(answer.bytes().await.unwrap()));
+    *response.status_mut() = status;
+    // The length of what HEAD does not send is the proxy's to leave out.
+    headers.remove(header::CONTENT_LENGTH);
+    *response.headers_mut() = headers;
+    response
+}
+
+fn path_of(uri: &Uri) -> String {
+    uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string)
+}
