@@ -22,7 +22,7 @@ use super::render::Paint;
 use crate::config::{self, Config, Listen};
 use crate::store::Store;
 
-/// Prove that this configuration works: the database, the model provider, WhatsApp, and the public URL by a test link
+/// Prove that this configuration works: the database, the model provider, the sending number, and the public URL by a test link
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
     /// Where the server's gRPC face listens
@@ -64,7 +64,8 @@ enum Outcome {
 /// A line of the checklist.
 #[derive(Clone, Debug, Serialize)]
 struct Check {
-    check: &'static str,
+    #[serde(rename = "check")]
+    name: &'static str,
     outcome: Outcome,
     /// What was found.
     found: String,
@@ -94,8 +95,8 @@ impl Report {
         self.add(check, Outcome::Skipped, found.into(), String::new());
     }
 
-    fn add(&mut self, check: &'static str, outcome: Outcome, found: String, remedy: String) {
-        self.0.push(Check { check, outcome, found, remedy });
+    fn add(&mut self, name: &'static str, outcome: Outcome, found: String, remedy: String) {
+        self.0.push(Check { name, outcome, found, remedy });
     }
 
     fn has_fault(&self) -> bool {
@@ -103,15 +104,15 @@ impl Report {
     }
 
     fn print(&self, out: &mut impl io::Write, paint: Paint) -> io::Result<()> {
-        let width = self.0.iter().map(|one| one.check.len()).max().unwrap_or(0);
-        for Check { check, outcome, found, remedy } in &self.0 {
+        let width = self.0.iter().map(|one| one.name.len()).max().unwrap_or(0);
+        for Check { name, outcome, found, remedy } in &self.0 {
             let mark = match outcome {
                 Outcome::Ok => paint.green("✓"),
                 Outcome::Warning => paint.yellow("!"),
                 Outcome::Fault => paint.red("✗"),
                 Outcome::Skipped => paint.dim("–"),
             };
-            writeln!(out, "{mark} {check:width$}  {found}")?;
+            writeln!(out, "{mark} {name:width$}  {found}")?;
             if !remedy.is_empty() {
                 writeln!(out, "  {:width$}  → {remedy}", "")?;
             }

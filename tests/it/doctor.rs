@@ -4,19 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::IntoResponse as _;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::IntoResponse;
 use serde_json::{Value, json};
 
 use crate::delivery::{OPEN, VERIFY_TOKEN};
-use crate::harness::{Asked, PATIENCE, Process, Proxy, Rig};
+use crate::encrypted::provider::{Provider, Speech};
+use crate::harness::{Asked, PATIENCE, Pass, Process, Proxy, Rig};
 use crate::program::Program;
-
-#[path = "../../src/model/tests/provider.rs"]
-#[expect(dead_code, reason = "only its certificate is of interest")]
-mod provider;
-
-use provider::{Provider, Speech};
 
 const PREFIX: &str = "/some/prefix";
 
@@ -83,9 +78,20 @@ async fn behind(proxy: &Proxy, path: &str) -> (Rig, String) {
     (rig, public)
 }
 
-fn strip_prefix(asked: &Asked) -> Result<String, axum::response::Response> {
-    let stripped = asked.path.strip_prefix(PREFIX);
-    stripped.map(str::to_owned).ok_or_else(|| StatusCode::NOT_FOUND.into_response())
+fn strip_prefix(asked: &Asked) -> Pass {
+    match asked.path.strip_prefix(PREFIX) {
+        Some(path) => Pass::On(path.to_owned()),
+        None => answer(StatusCode::NOT_FOUND),
+    }
+}
+
+fn keep(asked: &Asked) -> Pass {
+    Pass::On(asked.path.clone())
+}
+
+/// What a proxy answers by itself.
+fn answer(answer: impl IntoResponse) -> Pass {
+    Pass::Answer(answer.into_response())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,49 +140,54 @@ async fn it_prints_a_checklist_and_no_secret_reaches_the_log_of_the_server() {
 
 /// A way in which a proxy can be wrong, and what is said of it.
 struct Wrong {
-    bend: fn(&Asked) -> Result<String, axum::response::Response>,
-    strip: fn(&mut axum::http::HeaderMap),
+    bend: fn(&Asked) -> Pass,
+    strip: fn(&mut HeaderMap),
     check: &'static str,
     outcome: &'static str,
     words: &'static str,
 }
 
-fn wrongs() -> Vec<Wrong> {
-    let keep = |asked: &Asked| Ok(asked.path.clone());
-    let leave = |_headers: &mut axum::http::HeaderMap| {};
-    let public_url = |bend, words| {
-        let (check, outcome) = ("public url", "fault");
-        Wrong { bend, strip: leave, check, outcome, words }
+/// Proxies that let nobody come to the page.
+fn wrong_ways() -> Vec<Wrong> {
+    let wrong = |bend, words| Wrong {
+        bend,
+        strip: |_headers| {},
+        check: "public url",
+        outcome: "fault",
+        words,
     };
-    let form = |bend, strip, outcome, words| Wrong { bend, strip, check: "form", outcome, words };
     vec![
-        public_url(
+        wrong(
             |asked| match asked.path.strip_prefix("/some") {
-                Some(half) => Ok(half.to_owned()),
-                None => Err(StatusCode::NOT_FOUND.into_response()),
+                Some(half) => Pass::On(half.to_owned()),
+                None => answer(StatusCode::NOT_FOUND),
             },
             "under a path that it does not know",
         ),
-        public_url(
+        wrong(
             |asked| match asked.path.strip_prefix(PREFIX) {
-                Some(_) => Err((StatusCode::NOT_FOUND, "no such page").into_response()),
-                None => Ok(asked.path.clone()),
+                Some(_) => answer((StatusCode::NOT_FOUND, "no such page")),
+                None => keep(asked),
             },
             "not under /some/prefix but at the root",
         ),
-        public_url(
-            |_| Err((StatusCode::OK, "<html>It works!</html>").into_response()),
-            "something else answers",
-        ),
-        public_url(
+        wrong(|_| answer("<html>It works!</html>"), "something else answers"),
+        wrong(
             |asked| {
                 let leads = format!("https://login.example/?next={}", asked.path);
-                Err((StatusCode::FOUND, [(header::LOCATION, leads)]).into_response())
+                answer((StatusCode::FOUND, [(header::LOCATION, leads)]))
             },
             "leads away to https://login.example →",
         ),
-        public_url(|_| Err(StatusCode::UNAUTHORIZED.into_response()), "no login or filter"),
-        public_url(|_| Err(StatusCode::BAD_GATEWAY.into_response()), "does not reach the server"),
+        wrong(|_| answer(StatusCode::UNAUTHORIZED), "no login or filter"),
+        wrong(|_| answer(StatusCode::BAD_GATEWAY), "does not reach the server"),
+    ]
+}
+
+/// Proxies behind which the page opens, and something of it is lost.
+fn wrong_hands() -> Vec<Wrong> {
+    let form = |bend, strip, outcome, words| Wrong { bend, strip, check: "form", outcome, words };
+    vec![
         Wrong {
             bend: keep,
             strip: |headers| {
@@ -189,18 +200,18 @@ fn wrongs() -> Vec<Wrong> {
         },
         form(
             |asked| match asked.method.as_str() {
-                "POST" => Err(StatusCode::METHOD_NOT_ALLOWED.into_response()),
-                _ => Ok(asked.path.clone()),
+                "POST" => answer(StatusCode::METHOD_NOT_ALLOWED),
+                _ => keep(asked),
             },
-            leave,
+            |_headers| {},
             "fault",
             "does not arrive: it is answered with status 405",
         ),
         form(
             keep,
             |headers| {
+                let leads = HeaderValue::from_static("http://10.0.0.7:8080/approvals/x");
                 if headers.contains_key(header::LOCATION) {
-                    let leads = HeaderValue::from_static("http://10.0.0.7:8080/approvals/x");
                     headers.insert(header::LOCATION, leads);
                 }
             },
@@ -209,19 +220,19 @@ fn wrongs() -> Vec<Wrong> {
         ),
         form(
             |asked| match asked.body.len() {
-                0..=1_000_000 => Ok(asked.path.clone()),
-                _ => Err(StatusCode::PAYLOAD_TOO_LARGE.into_response()),
+                0..=1_000_000 => keep(asked),
+                _ => answer(StatusCode::PAYLOAD_TOO_LARGE),
             },
-            leave,
+            |_headers| {},
             "warning",
             "2 MiB is answered with status 413",
         ),
         Wrong {
             bend: |asked| match asked.method.as_str() {
-                "HEAD" => Err(StatusCode::FORBIDDEN.into_response()),
-                _ => Ok(asked.path.clone()),
+                "HEAD" => answer(StatusCode::FORBIDDEN),
+                _ => keep(asked),
             },
-            strip: leave,
+            strip: |_headers| {},
             check: "public url",
             outcome: "warning",
             words: "HEAD is answered with status 403",
@@ -231,7 +242,7 @@ fn wrongs() -> Vec<Wrong> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_mistake_of_a_proxy_is_told_with_what_to_do() {
-    for wrong in wrongs() {
+    for wrong in wrong_ways().into_iter().chain(wrong_hands()) {
         let proxy = Proxy::start(wrong.bend, wrong.strip).await;
         let (rig, _) = behind(&proxy, PREFIX).await;
         let found = examine(&rig, &[]).await;

@@ -146,14 +146,8 @@ async fn a_hundred_decisions_through_all_doors_at_once_are_one() {
 
     let ended = rig.settled(JOB).await;
     let [decision] = &ended.steps[1].decisions[..] else { panic!("{:?}", ended.steps[1]) };
-    let expected = match decision.verdict() {
-        Verdict::Approve => JobStatus::Completed,
-        verdict => {
-            assert_eq!(verdict, Verdict::Reject);
-            JobStatus::Cancelled
-        }
-    };
-    assert_eq!(ended.status(), expected);
+    let ends = [(Verdict::Approve, JobStatus::Completed), (Verdict::Reject, JobStatus::Cancelled)];
+    assert!(ends.contains(&(decision.verdict(), ended.status())), "{ended:?}");
     let door = decision.door().as_str_name().rsplit('_').next().unwrap().to_lowercase();
     let changed = said.iter().filter(|(_, said)| matches!(said, Said::Taken(Some(true))));
     let changed: Vec<&str> = changed.map(|(name, _)| *name).collect();

@@ -7,7 +7,7 @@ use crate::harness::{Process, Rig, job, run};
 
 #[path = "../../src/model/tests/provider.rs"]
 #[expect(dead_code, reason = "the client's own tests put it to more uses")]
-mod provider;
+pub mod provider;
 
 use provider::{Provider, Speech};
 

@@ -32,7 +32,7 @@ const NOBODY_IS_LEFT: &str = "select count(*) = 0 and $1 <> '' from pg_stat_acti
 /// When the server is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// WhatsApp has taken the message, and the server does not know it.
+    /// `WhatsApp` has taken the message, and the server does not know it.
     Taken,
     /// It is on its way, and never arrives.
     OnItsWay,
@@ -94,10 +94,8 @@ impl Round {
             }
             Moment::Anywhere => {}
         }
-        let (job_id, person) = match self.hits_the_end {
-            true => (&self.end, &self.told),
-            false => (&self.ask, &self.asked),
-        };
+        let (job_id, person) =
+            if self.hits_the_end { (&self.end, &self.told) } else { (&self.ask, &self.asked) };
         let [first, second] = self.jobs();
         server.client.submit(first).await;
         match self.moment {

@@ -3,7 +3,7 @@
 use longhaul::rpc::proto::JobStatus;
 
 use crate::ask::{NOTE, ask, asking, form};
-use crate::harness::{Process, Proxy, Rig};
+use crate::harness::{Asked, PERSON, Pass, Process, Proxy, Rig};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_outlives_the_address_it_was_made_for() {
@@ -14,8 +14,8 @@ async fn a_link_outlives_the_address_it_was_made_for() {
     rig.stop_server().await;
 
     // Another address and path, another process, and a proxy that strips the path.
-    let strip = |asked: &crate::harness::Asked| {
-        Ok(asked.path.strip_prefix("/elsewhere").unwrap_or(&asked.path).to_owned())
+    let strip = |asked: &Asked| {
+        Pass::On(asked.path.strip_prefix("/elsewhere").unwrap_or(&asked.path).to_owned())
     };
     let proxy = Proxy::start(strip, |_headers| {}).await;
     let public = format!("{}/elsewhere", proxy.url);
@@ -39,6 +39,6 @@ async fn a_link_outlives_the_address_it_was_made_for() {
     // A message that goes out now names the new address.
     server.client.submit(asking("after")).await;
     server.client.settled_as("after", JobStatus::AwaitingApproval).await;
-    let message = rig.sandbox.messages(crate::harness::PERSON, 3).await.remove(2);
+    let message = rig.sandbox.messages(PERSON, 3).await.remove(2);
     assert!(message["text"].as_str().unwrap().contains(&public), "{message}");
 }

@@ -1,4 +1,4 @@
-//! WhatsApp's webhook, called by the public URL as Meta calls it: the question whether it is ours, and a signed body.
+//! `WhatsApp`'s webhook, called by the public URL as Meta calls it: the question whether it is ours, and a signed body.
 //!
 //! In come the secrets that are configured here; out goes a line of the checklist.
 //! The body tells of nothing, so nothing is stored.

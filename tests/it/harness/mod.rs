@@ -37,7 +37,7 @@ pub use gate::Gate;
 pub use job::*;
 pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
-pub use proxy::{Asked, Proxy};
+pub use proxy::{Asked, Pass, Proxy};
 pub use rig::{NOBODY, Node, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
 pub use watch::{Close, events_of, events_until_end};

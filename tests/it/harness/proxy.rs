@@ -18,8 +18,16 @@ use super::http_client;
 /// A body that is larger is nobody's.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-/// What a proxy makes of a request before it passes it on: another path, or an answer of its own.
-pub type Bend = fn(&Asked) -> Result<String, Response>;
+/// What a proxy makes of a request.
+pub enum Pass {
+    /// It passes it on under this path.
+    On(String),
+    /// It answers by itself.
+    Answer(Response),
+}
+
+/// Decides what becomes of a request.
+pub type Bend = fn(&Asked) -> Pass;
 /// And of the headers of the answer.
 pub type Strip = fn(&mut HeaderMap);
 
@@ -48,7 +56,7 @@ struct Inner {
 impl Proxy {
     /// One that passes everything on as it is.
     pub async fn plain() -> Self {
-        Self::start(|asked| Ok(asked.path.clone()), |_headers| {}).await
+        Self::start(|asked| Pass::On(asked.path.clone()), |_headers| {}).await
     }
 
     /// One that bends requests and strips answers.
@@ -83,8 +91,8 @@ async fn pass(State(proxy): State<Arc<Inner>>, request: Request) -> Response {
     let body = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap();
     let asked = Asked { method: parts.method.clone(), path: path_of(&parts.uri), body };
     let path = match (proxy.bend)(&asked) {
-        Ok(path) => path,
-        Err(answer) => return answer,
+        Pass::On(path) => path,
+        Pass::Answer(answer) => return answer,
     };
     let target = proxy.target.lock().unwrap().clone();
     let mut headers = parts.headers;

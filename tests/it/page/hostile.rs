@@ -139,7 +139,7 @@ async fn a_hostile_draft_is_read_and_does_nothing() {
         assert!(page.len() < PAGE_BYTES_MAX, "{name}: a page of {} bytes", page.len());
         browser.open(&links.approve).await;
         let text = browser.text().await;
-        assert!(text.contains(&seen), "{name}: {seen:?} cannot be read: {:.600}", text);
+        assert!(text.contains(&seen), "{name}: {seen:?} cannot be read: {text:.600}");
         assert!(text.contains("</form><script>"), "{name}: the note is shown as the text it is");
         for turn in ['\u{202a}', '\u{202b}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}'] {
             assert!(!text.contains(turn), "{name}: {turn:?} turns the text");
