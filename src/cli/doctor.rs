@@ -22,7 +22,7 @@ use super::render::Paint;
 use crate::config::{self, Config, Listen};
 use crate::store::Store;
 
-/// Prove that this configuration works: the database, the model provider, the sending number, and the public URL by a test link
+/// Prove an installation, down to a test link that is opened by the public URL
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
     /// Where the server's gRPC face listens

@@ -10,10 +10,18 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
-use tokio::net::TcpListener;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::http_client;
+
+/// A certificate for this machine that signs itself, and its key.
+const CERTIFICATE: &[u8] = include_bytes!("../fixture/provider.pem");
 
 /// A body that is larger is nobody's.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -77,6 +85,30 @@ impl Proxy {
     /// From now on it passes requests on to this address.
     pub fn lead_to(&self, http_url: &str) {
         http_url.clone_into(&mut self.inner.target.lock().unwrap());
+    }
+
+    /// A way to it over TLS, at a name for which its certificate is valid if somebody knows its signer.
+    pub async fn over_tls(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        let plain = self.url.strip_prefix("http://").unwrap().to_owned();
+        let chain = CertificateDer::pem_slice_iter(CERTIFICATE).map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_slice(CERTIFICATE).unwrap();
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+        let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
+        let accept = async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (acceptor, plain) = (acceptor.clone(), plain.clone());
+                tokio::spawn(async move {
+                    // Who does not believe the certificate goes away.
+                    let Ok(mut client) = acceptor.accept(client).await else { return };
+                    let mut server = TcpStream::connect(plain).await.unwrap();
+                    let _ = copy_bidirectional(&mut client, &mut server).await;
+                });
+            }
+        };
+        tokio::spawn(self.stop.clone().run_until_cancelled_owned(accept));
+        url
     }
 }
 
