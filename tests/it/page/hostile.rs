@@ -95,7 +95,11 @@ fn drafts(trap: &str) -> Vec<(&'static str, String, String)> {
         ),
         plain("directions", "Pay \u{202e}001 USD\u{2066} to \u{200f}me\u{202d}!", "Pay 001 USD to"),
         plain("zero width", "Pay\u{200b}ment \u{feff}of\u{2060} 100\u{200d} USD", "USD"),
-        plain("marks", &format!("z{}algo", "\u{0301}".repeat(3000)), "algo"),
+        plain(
+            "marks",
+            &format!("z{0}al{1}go", "\u{0301}".repeat(3000), "\u{0323}".repeat(3000)),
+            "go",
+        ),
         (
             "long",
             "A sentence that goes on. ".repeat((1 << 20) / 25),
@@ -133,6 +137,7 @@ async fn a_hostile_draft_is_read_and_does_nothing() {
     let request = job("hostile-page", [run("Say something."), approval(&hostile)]);
     let links = ask(&rig, SubmitJobRequest { task: hostile.clone(), ..request }).await;
     let browser = Browser::start().await;
+    let mut asked = None;
     for (name, draft, seen) in drafts(&trap.url) {
         put_draft(&rig, &draft).await;
         let page = rig.http.get(&links.approve).send().await.unwrap().text().await.unwrap();
@@ -154,6 +159,13 @@ async fn a_hostile_draft_is_read_and_does_nothing() {
         assert!(leads.as_array().unwrap().iter().all(is_harmless), "{name}: {leads}");
         browser.fits(390).await;
         browser.fits(320).await;
+        // What a draft draws stays within its frame.
+        let seen = browser.find(".note").await.screenshot().await.unwrap();
+        assert!(
+            *asked.get_or_insert_with(|| seen.clone()) == seen,
+            "{name}: it covers the question"
+        );
+        browser.shoot(&format!("hostile-{}", name.replace(' ', "-"))).await;
         let address = browser.page.current_url().await.unwrap();
         assert_eq!(address.as_str(), links.approve, "{name}: the page went elsewhere");
         // Nothing was even tried that the page's policy had to forbid.
