@@ -142,6 +142,11 @@ pub fn names_a_database() -> bool {
         .any(|name| variable(name).is_some())
 }
 
+/// Whether the environment says where links lead.
+pub fn has_public_url() -> bool {
+    variable("LONGHAUL_PUBLIC_URL").is_some()
+}
+
 /// An environment variable; an empty one is the same as none.
 #[expect(clippy::disallowed_methods, reason = "this is where configuration enters")]
 fn variable(name: &str) -> Option<String> {

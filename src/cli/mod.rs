@@ -37,6 +37,8 @@ pub mod usage;
 
 pub mod prices;
 
+pub mod doctor;
+
 pub mod control;
 
 pub mod json;
@@ -83,6 +85,7 @@ enum Command {
     /// Have what a job shows done again, with what is to be changed as the comment
     RequestChanges(control::DecideArgs),
     Prices(prices::PricesArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Parses the command line, runs the command, and says how it ended.
@@ -120,6 +123,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
         Command::RequestChanges(args) => Box::pin(until_interrupted(args.request_changes())).await,
         Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
+        Command::Doctor(args) => Box::pin(until_interrupted(doctor::run(args))).await,
     }
 }
 

@@ -39,6 +39,8 @@ pub mod remind;
 
 pub mod approval;
 
+pub mod probe;
+
 pub mod explain;
 
 pub mod money;

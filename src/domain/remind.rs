@@ -7,6 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::approval::mask;
+use super::book::find_endpoint;
 use super::event::{Detail, EventKind, NoticeKind, Undelivered};
 use super::job::Status;
 use super::spec::ApprovalSpec;
@@ -106,7 +107,10 @@ pub(super) fn undelivered(turn: &mut Turn<'_>, lost: &Undelivered, asked: &[Stri
     let what = format!("could not ask {}: {}", mask(&lost.recipient), lost.error);
     turn.tell_step(EventKind::NoticeFailed, &what);
     turn.add_detail(Detail::Notice(lost.clone()));
-    turn.announce(NoticeKind::NoticeFailed);
+    if find_endpoint(&lost.recipient).is_none() {
+        // An endpoint that is gone is told nothing of itself.
+        turn.announce(NoticeKind::NoticeFailed);
+    }
     match &lost.instead {
         Some(endpoint) => {
             let what = format!("asks {endpoint} in the place of {}", mask(&lost.recipient));

@@ -106,6 +106,11 @@ impl Model {
         }
     }
 
+    /// How many models the provider lists on its first page, or why it does not say.
+    pub async fn count_listed(&self) -> Result<usize, reqwest::Error> {
+        Ok(self.page(None).await?.data.len())
+    }
+
     /// What the model of a run step does not take, by the step's fields.
     pub async fn check(&self, run: &RunSpec) -> Vec<(&'static str, String)> {
         let catalog = &self.inner.catalog;

@@ -29,6 +29,8 @@ pub mod signature;
 
 pub mod endpoint;
 
+pub mod number;
+
 #[cfg(test)]
 mod tests;
 

@@ -57,6 +57,8 @@ pub mod recipient;
 
 pub mod outbox;
 
+pub mod probe;
+
 pub mod receipt;
 
 pub mod inbound;
@@ -70,6 +72,8 @@ pub mod sweep;
 pub mod gauge;
 
 pub mod executor;
+
+pub mod checkup;
 
 use std::str::FromStr as _;
 use std::sync::Arc;

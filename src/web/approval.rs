@@ -26,6 +26,7 @@ use serde::Deserialize;
 use self::page::Reader;
 use super::fault::Fault;
 use super::language;
+use super::probe;
 use crate::domain::approval::{Door, Token, Verdict};
 use crate::domain::book::Book;
 use crate::domain::state::Refusal;
@@ -67,11 +68,14 @@ pub(super) async fn show(
     path: TokenPath,
     headers: HeaderMap,
 ) -> Result<Response, Fault> {
+    if let Some(probe) = probe::find(&path) {
+        return probe::show(&engine, &probe).await;
+    }
     let link = open(&engine, &token(path)?).await?;
     page::show(&link, people.reader(&link, &headers))
 }
 
-/// Answers a link that somebody added to.
+/// Answers a link that somebody added to, or cut its token off.
 pub(super) async fn mangled() -> Fault {
     unknown()
 }
@@ -84,8 +88,12 @@ pub(super) async fn decide(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Fault> {
-    let token = token(path)?;
-    let body = body.map_err(|rejection| Fault::unread(&rejection))?;
+    let probe = probe::find(&path);
+    let body = body.map_err(|rejection| Fault::unread(&rejection));
+    if let Some(probe) = probe {
+        return probe::take(&engine, &probe, &body?).await;
+    }
+    let (token, body) = (token(path)?, body?);
     let link = open(&engine, &token).await?;
     let vote = read_vote(&body, &link)?;
     match engine.decide(&link.key, vote).await {
@@ -121,21 +129,24 @@ pub(super) async fn dress(request: Request, next: Next) -> Response {
         }
         None => answered,
     };
+    response.headers_mut().extend(headers());
+    response
+}
+
+/// The headers of every answer of the page, whatever it is.
+pub fn headers() -> [(HeaderName, HeaderValue); 6] {
     let policy = HeaderValue::from_str(&page::content_security_policy());
     let policy = policy.expect("a policy is made of base64 and plain words");
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    for (name, value) in [
-        (header::CACHE_CONTROL, "no-store"),
+    let plain = HeaderValue::from_static;
+    [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::CACHE_CONTROL, plain("no-store")),
         // Under `no-referrer` the form itself would come from nowhere.
-        (header::REFERRER_POLICY, "same-origin"),
-        (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::X_FRAME_OPTIONS, "DENY"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+        (header::REFERRER_POLICY, plain("same-origin")),
+        (HeaderName::from_static("x-robots-tag"), plain("noindex, nofollow")),
+        (header::X_CONTENT_TYPE_OPTIONS, plain("nosniff")),
+        (header::X_FRAME_OPTIONS, plain("DENY")),
+    ]
 }
 
 fn token(path: TokenPath) -> Result<Token, Fault> {

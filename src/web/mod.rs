@@ -22,6 +22,8 @@ mod whatsapp;
 
 mod approval;
 
+mod probe;
+
 mod language;
 
 use std::sync::Arc;
@@ -38,6 +40,7 @@ use tokio::sync::SetOnce;
 use tokio_util::sync::CancellationToken;
 
 use self::approval::People;
+pub use self::approval::headers as page_headers;
 use self::fault::Fault;
 use self::guard::Limits;
 use self::origin::{Origin, Ours};
@@ -124,6 +127,9 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
     let pages = Router::new()
         .route("/approvals/{token}", get(approval::show).post(approval::decide))
         // A mangled link is a person's, who gets a page too.
+        .route("/approvals", any(approval::mangled))
+        .route("/approvals/", any(approval::mangled))
+        .route("/approvals/{token}/", any(approval::mangled))
         .route("/approvals/{token}/{*more}", any(approval::mangled))
         .layer(DefaultBodyLimit::max(approval::FORM_BYTES_MAX))
         .layer(Extension(People {

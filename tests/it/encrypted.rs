@@ -11,7 +11,8 @@ mod provider;
 
 use provider::{Provider, Speech};
 
-const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixture/provider.pem");
+/// A certificate for this machine that signs itself.
+pub const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixture/provider.pem");
 
 const ANSWER: &str = r#"event: message_start
 data: {"type":"message_start","message":{"model":"claude-sonnet-5-5","usage":{"input_tokens":9,"output_tokens":1}}}

@@ -2,24 +2,33 @@
 //!
 //! Looking never changes anything, one decision is made however many come, and no answer tells more than it has to.
 
+use std::collections::BTreeMap;
+
 use longhaul::rpc::proto::{EventKind, JobSettings, JobStatus, SubmitJobRequest};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 
 use crate::ask::{NOTE, ask, asking, form, links};
 use crate::harness::{PERSON, Rig, approval, approval_step, events_of, job, run, with};
 
 /// Who fetches links without anybody having decided anything, and a browser.
-const VISITORS: [&str; 6] = [
-    "WhatsApp/2.23.20.0 A",
+const VISITORS: [&str; 12] = [
+    "WhatsApp/2.22.20.72 A",
+    "WhatsApp/2.23.20.0 I",
+    "WhatsApp/2.2236.3 N",
     "facebookexternalhit/1.1 (+http://www.facebook.com/externalhit_uatext.php)",
     "Slackbot-LinkExpanding 1.0 (+https://api.slack.com/robots)",
     "Mozilla/5.0 (Windows NT 6.1; WOW64) SkypeUriPreview Preview/0.5",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) Teams/24.1 MicrosoftPreview/2.0",
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 26_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148",
     "curl/8.14.1",
+    "",
     "Mozilla/5.0 (Linux; Android 16) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/148.0.0.0 Mobile",
 ];
 
-/// Everything that a decision would change.
+/// What a decision changes first, to be told apart.
 const ALL: &str = "select jsonb_build_array(
     (select jsonb_agg(to_jsonb(t)) from longhaul.job t),
     (select jsonb_agg(to_jsonb(t) order by t.sequence) from longhaul.event t),
@@ -30,6 +39,27 @@ const ALL: &str = "select jsonb_build_array(
 
 async fn everything(rig: &Rig) -> Value {
     sqlx::query_scalar(ALL).fetch_one(&rig.db.pool).await.unwrap()
+}
+
+/// Every row of every job, table by table, and every recipient's: also of tables that come later.
+async fn every_row(rig: &Rig) -> BTreeMap<String, String> {
+    let tables = sqlx::query_scalar::<_, String>(
+        "select distinct table_name::text from information_schema.columns c
+         join information_schema.tables t using (table_schema, table_name)
+         where table_schema = 'longhaul' and table_type = 'BASE TABLE'
+           and column_name in ('job_id', 'recipient', 'token_hash')",
+    );
+    let mut rows = BTreeMap::new();
+    for table in tables.fetch_all(&rig.db.pool).await.unwrap() {
+        let read = format!(
+            "select coalesce(string_agg(row, e'\\n' order by row), '')
+             from (select to_jsonb(t)::text as row from longhaul.{table} t) r"
+        );
+        let read = sqlx::query_scalar(AssertSqlSafe(read));
+        rows.insert(table, read.fetch_one(&rig.db.pool).await.unwrap());
+    }
+    assert!(rows.len() >= 9, "{:?}", rows.keys());
+    rows
 }
 
 fn post(rig: &Rig, link: &str, form: String) -> RequestBuilder {
@@ -66,7 +96,7 @@ async fn read(answer: Response, status: u16) -> String {
 async fn a_link_that_is_only_looked_at_changes_nothing_and_still_decides() {
     let rig = Rig::start().await;
     let links = ask(&rig, asking("preview")).await;
-    let before = everything(&rig).await;
+    let before = every_row(&rig).await;
     for visitor in VISITORS {
         for link in [&links.approve, &links.reject] {
             for method in [Method::HEAD, Method::GET, Method::GET] {
@@ -76,10 +106,16 @@ async fn a_link_that_is_only_looked_at_changes_nothing_and_still_decides() {
             }
         }
     }
-    for method in [Method::OPTIONS, Method::PUT, Method::DELETE, Method::PATCH] {
+    for method in ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "APPROVE"] {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
         read(rig.http.request(method, &links.approve).send().await.unwrap(), 405).await;
     }
-    assert_eq!(everything(&rig).await, before);
+    // Nor does what a look says, whatever a crawler makes of the form.
+    let press = form(&rig, "preview", "approve", "").await;
+    let asked = format!("{}?{press}", links.approve);
+    read(rig.http.get(&asked).send().await.unwrap(), 200).await;
+    read(rig.http.get(&links.approve).body(press).send().await.unwrap(), 200).await;
+    assert_eq!(every_row(&rig).await, before);
     let press = form(&rig, "preview", "approve", "").await;
     read(post(&rig, &links.approve, press).send().await.unwrap(), 303).await;
     rig.settled_as("preview", JobStatus::Completed).await;

@@ -53,6 +53,12 @@ mod endpoint;
 
 mod resend;
 
+mod doors;
+
+mod dress;
+
+mod moved;
+
 mod notice;
 
 mod delivery;
@@ -70,6 +76,8 @@ mod inbound;
 mod tap;
 
 mod typed;
+
+mod kill_send;
 
 mod option;
 
@@ -132,5 +140,7 @@ mod cost;
 mod figure;
 
 mod demo;
+
+mod doctor;
 
 mod document;

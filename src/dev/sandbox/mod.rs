@@ -40,6 +40,8 @@ mod batch;
 
 mod whatsapp;
 
+mod number;
+
 #[cfg(test)]
 mod tests;
 
@@ -50,7 +52,7 @@ use axum::{
     extract::DefaultBodyLimit,
     http::{StatusCode, Uri},
     response::{IntoResponse as _, Redirect, Response},
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -125,6 +127,7 @@ fn router(sandbox: Arc<Sandbox>) -> Router {
         .route("/v1/models", get(catalog::list))
         .route("/v1/models/{id}", get(catalog::get))
         .merge(whatsapp::router())
+        .route("/{version}/{phone_number_id}", any(number::show))
         .route("/_sandbox/health", get(async || Json(json!({"ok": true}))))
         .route("/_sandbox/faults", get(fault::show).post(fault::replace).delete(fault::clear))
         .route("/_sandbox/settings", get(setting::show).post(setting::change))

@@ -24,6 +24,8 @@ mod postgres;
 
 mod gate;
 
+mod proxy;
+
 mod rig;
 
 mod wire;
@@ -35,6 +37,7 @@ pub use gate::Gate;
 pub use job::*;
 pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
+pub use proxy::{Asked, Pass, Proxy};
 pub use rig::{NOBODY, Node, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
 pub use watch::{Close, events_of, events_until_end};
