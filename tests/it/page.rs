@@ -5,6 +5,7 @@
 
 mod access;
 mod browser;
+mod phone;
 
 use longhaul::rpc::proto::{
     ApprovalStep, Door, Job, JobSettings, JobStatus, RunStep, Verdict, WebSearch,
