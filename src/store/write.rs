@@ -89,6 +89,28 @@ impl<'a> Written<'a> {
         }
     }
 
+    /// Those to whom its approval escalates are approvers from now on; nothing else adds any, and only under the lock.
+    async fn add_approvers(&self, tx: &mut PgConnection) -> Result<(), StoreError> {
+        let outbox = self.people.as_ref().map_or(&[][..], |people| &people.outbox);
+        let added = outbox.iter().filter(|one| one.kind == NoticeKind::ApprovalEscalated);
+        let added: Vec<String> = added.map(|one| one.recipient.clone()).collect();
+        let Some(approval_id) = self.state.approval_id.filter(|_| !added.is_empty()) else {
+            return Ok(());
+        };
+        sqlx::query!(
+            "-- add_approvers
+            update longhaul.approval set approvers = approvers || $4
+            where shard = $1 and job_id = $2 and approval_id = $3",
+            self.shard,
+            self.job_id,
+            approval_id.0,
+            &added,
+        )
+        .execute(tx)
+        .await?;
+        Ok(())
+    }
+
     /// Which job, in the order in which rows are written.
     pub(super) fn key(&self) -> (i16, &str) {
         (self.shard, self.job_id)
@@ -226,10 +248,13 @@ pub(super) async fn write_locked(
 ) -> Result<(), StoreError> {
     let wrote = write(tx, transitions, &[], None).await?;
     let written = wrote.job_ids();
-    match transitions.iter().find(|one| !written.contains(one.job_id)) {
-        Some(_) => Err(not_as_read()),
-        None => Ok(()),
+    if transitions.iter().any(|one| !written.contains(one.job_id)) {
+        return Err(not_as_read());
     }
+    for one in transitions {
+        one.add_approvers(tx).await?;
+    }
+    Ok(())
 }
 
 /// A fault of ours: nobody else can change what is locked.

@@ -6,6 +6,7 @@
 mod access;
 mod browser;
 mod hostile;
+mod phone;
 
 use longhaul::rpc::proto::{
     ApprovalStep, Door, Job, JobSettings, JobStatus, RunStep, Verdict, WebSearch,
