@@ -13,6 +13,7 @@ use crate::harness::{
     PERSON, Rig, Told, approval_step, approve_as, events_of, events_until_end, job, links, pause,
     resume, run, with,
 };
+use crate::receiver::{Book, Receiver, SECRET as HOOK_SECRET};
 
 const OTHER: &str = "+15550101";
 const DEPUTY: &str = "+15550177";
@@ -182,6 +183,42 @@ async fn a_request_that_cannot_be_delivered_is_told_and_goes_to_whoever_comes_ne
     assert_eq!(approve_by(&rig, "gone", &links(&deputy)[0]).await, 303);
     let done = rig.settled_as("gone", JobStatus::Completed).await;
     assert_eq!(done.steps[0].decisions[0].by, "…0177");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_cannot_be_reached_is_asked_at_their_endpoint_and_reads_times_where_they_are() {
+    let receiver = Receiver::start().await;
+    let book = Book::new(&format!(
+        "[people.ana]\nphone = '+5511987654321'\nlanguage = 'pt-BR'\n\
+         time_zone = 'America/Sao_Paulo'\nendpoint = 'ops'\n\
+         [endpoints.ops]\nurl = '{}/ops'\nsecret = '{HOOK_SECRET}'\n\
+         always = true\nevents = ['notice_failed', 'completed']\n",
+        receiver.url
+    ));
+    let variables: Vec<(&str, &str)> = OPEN.iter().copied().chain([book.variable()]).collect();
+    let rig = Rig::start_with(&variables).await;
+    let webhook_url = format!("{}/webhook/whatsapp", rig.http_url);
+    let told = json!({"webhook_url": webhook_url, "app_secret": SECRET, "status_ms": 0});
+    rig.sandbox.set(told).await;
+    rig.sandbox.break_whatsapp(json!({"fail_code": 131_026})).await;
+    let step = ApprovalStep { approvers: vec!["+5511987654321".to_owned()], ..hour() };
+    let quiet = JobSettings { notify: vec![DEPUTY.to_owned()], ..JobSettings::default() };
+    rig.submit(with(quiet, job("ana", [approval_step(step)]))).await;
+    let mut heard = receiver.heard(2).await;
+    heard.sort_by_key(|one| one.about().0);
+    let [asked, failed] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!(failed.about().0, "notice.failed");
+    assert_eq!(asked.about().0, "approval.requested");
+    let asked = asked.json();
+    let approvers = asked["data"]["approvers"].as_array().unwrap();
+    assert_eq!(approvers.len(), 1);
+    assert_eq!(approvers[0]["approver"], "ana");
+    let url = approvers[0]["approve_url"].as_str().unwrap();
+    let page = rig.http.get(url).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("Prazo") && page.contains("(UTC-03:00)"), "{page}");
+    assert_eq!(approve_by(&rig, "ana", url).await, 303);
+    let done = rig.settled_as("ana", JobStatus::Completed).await;
+    assert_eq!(done.steps[0].decisions[0].by, "ana");
 }
 
 const NOTHING_IS_DUE: &str = "select run_at is null from longhaul.job where job_id = $1";
