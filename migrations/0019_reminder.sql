@@ -23,9 +23,9 @@ alter table longhaul.outbox add column is_told boolean not null default false;
 comment on column longhaul.outbox.is_told is
   'Whether it is in the history of the job that this request for a decision could not be delivered.';
 -- beside the release before: it leaves the column as it is.
-alter table longhaul.outbox add column approver text;
-comment on column longhaul.outbox.approver is
-  'In whose name alone an endpoint is asked, because that person could not be. Null: its links are for the recipient, or to an endpoint for every approver.';
+alter table longhaul.outbox add column approvers text[];
+comment on column longhaul.outbox.approvers is
+  'In whose names alone an endpoint is asked, where these people are asked there. Null: its links are for the recipient, or to an endpoint for every approver.';
 -- Requests that failed and of which that is still to be told.
 create index outbox_undelivered on longhaul.outbox (updated_at)
   where delivery = 'failed' and approval_id is not null and not is_told;

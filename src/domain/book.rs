@@ -99,6 +99,20 @@ impl Book {
         self.find(given).map_or(given, |(name, _)| name)
     }
 
+    /// Which of these people are reached at an endpoint alone, and at which.
+    pub fn at_endpoints<'n>(
+        &self,
+        people: impl Iterator<Item = &'n str>,
+    ) -> BTreeMap<String, String> {
+        let found = people.filter_map(|name| {
+            let person = self.people.get(name)?;
+            let is_written_to = person.phone.is_some() || person.user_id.is_some();
+            let endpoint = person.endpoint.as_ref().filter(|_| !is_written_to)?;
+            Some((name.to_owned(), endpoint.clone()))
+        });
+        found.collect()
+    }
+
     /// The number of a recipient, if they have one.
     pub fn phone<'n>(&'n self, recipient: &'n str) -> Option<&'n str> {
         match self.find(recipient) {

@@ -20,6 +20,7 @@ use self::check::{check_history, check_notices, check_row, may_move};
 use self::sample::{failure, result};
 use self::spec::{specs, start};
 use super::approval::{ApprovalStatus, Door, Verdict};
+use super::book::find_endpoint;
 use super::event::{NoticeKind, Undelivered};
 use super::id::{ApprovalId, AttemptId, ExecutorId};
 use super::job::{JobState, Lease, Reason};
@@ -165,9 +166,9 @@ impl<'a> Life<'a> {
                     recipient: self.asked.first()?.clone(),
                     kind: NoticeKind::ApprovalRequested,
                     error: "gone".to_owned(),
-                    instead: has_endpoint.then(|| "ops".to_owned()),
+                    instead: has_endpoint.then(|| "spare".to_owned()),
                 };
-                Action::Undelivered { lost, asked: self.asked.clone() }
+                Action::Undelivered { lost, asked: self.asked.clone(), is_missed: true }
             }
             Wish::Pause { now } => Action::Pause { now },
             Wish::Resume => Action::Resume { budget_usd: None },
@@ -253,8 +254,8 @@ impl<'a> Life<'a> {
                 prop_assert_eq!(told.approval_id, after.approval_id, "asked of what is not open");
             }
             if matches!(told.kind, NoticeKind::ApprovalRequested | NoticeKind::ApprovalEscalated) {
-                let person = told.approver.as_ref().unwrap_or(&told.recipient);
-                let is_new = told.approver.is_some() || !self.asked.contains(person);
+                let person = &told.recipient;
+                let is_new = find_endpoint(person).is_some() || !self.asked.contains(person);
                 prop_assert!(is_new, "{person} was asked twice");
                 self.asked.push(person.clone());
             }

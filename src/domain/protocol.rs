@@ -57,6 +57,7 @@ fn spec(steps: impl IntoIterator<Item = Work>) -> Spec {
         run_at: None,
         budget_usd: None,
         webhooks: Vec::new(),
+        at_endpoints: std::collections::BTreeMap::default(),
     }
 }
 

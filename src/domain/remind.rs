@@ -100,7 +100,12 @@ pub(super) fn remind(turn: &mut Turn<'_>, asked: &Asked) -> bool {
 
 /// Tells that a request has not reached an approver, and asks whoever can be asked in their place:
 /// their endpoint, else those to whom the approval would have been escalated later.
-pub(super) fn undelivered(turn: &mut Turn<'_>, lost: &Undelivered, asked: &[String]) -> bool {
+pub(super) fn undelivered(
+    turn: &mut Turn<'_>,
+    lost: &Undelivered,
+    asked: &[String],
+    is_missed: bool,
+) -> bool {
     if turn.state.status != Status::AwaitingApproval {
         return false;
     }
@@ -115,9 +120,11 @@ pub(super) fn undelivered(turn: &mut Turn<'_>, lost: &Undelivered, asked: &[Stri
         Some(endpoint) => {
             let what = format!("asks {endpoint} in the place of {}", mask(&lost.recipient));
             turn.tell_step(EventKind::ApprovalEscalated, &what);
-            turn.ask_at_endpoint(endpoint, &lost.recipient);
+            let kind = NoticeKind::ApprovalRequested;
+            turn.ask_at_endpoint(kind, endpoint, lost.recipient.clone());
         }
-        None => escalate(turn, asked),
+        None if is_missed => escalate(turn, asked),
+        None => {}
     }
     true
 }

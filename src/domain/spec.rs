@@ -54,6 +54,9 @@ pub struct Spec {
     /// Which endpoints are told, and of what.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub webhooks: Vec<Hook>,
+    /// People who are reached at an endpoint alone, and at which.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at_endpoints: BTreeMap<String, String>,
 }
 
 /// An endpoint that is told of a job.
@@ -216,6 +219,15 @@ impl Spec {
         // The release before would take an endpoint for a phone.
         let of_hooks = if self.webhooks.is_empty() { 1 } else { 4 };
         of_steps.max().unwrap_or(1).max(of_budget).max(of_hooks).max(version_of(&self.notify))
+    }
+
+    /// Everybody who is told or asked.
+    pub fn people(&self) -> impl Iterator<Item = &str> {
+        let asked = self.steps.iter().flat_map(|step| match &step.work {
+            Work::Approval(approval) => [&approval.approvers[..], &approval.options.escalate_to],
+            Work::Run(_) | Work::Wait(_) => [&[][..], &[]],
+        });
+        self.notify.iter().chain(asked.flatten()).map(String::as_str)
     }
 
     /// The step of this number, counted from 1.

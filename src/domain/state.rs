@@ -47,8 +47,9 @@ pub enum Action {
     Expire { delivered: bool },
     /// The sweeper finds that people are to be reminded of an approval, or more are to be asked.
     Remind { asked: remind::Asked },
-    /// The sweeper finds that a request for a decision could not be delivered; these have been asked.
-    Undelivered { lost: Undelivered, asked: Vec<String> },
+    /// The sweeper finds that a request for a decision could not be delivered; these have been asked, and whether
+    /// somebody has missed it for that.
+    Undelivered { lost: Undelivered, asked: Vec<String>, is_missed: bool },
     /// Hold the job; `now` aborts the attempt in hand.
     Pause { now: bool },
     /// Let it go on, and cost up to so much if that is said.
@@ -202,8 +203,8 @@ pub struct Told {
     pub recipient: String,
     /// The approval it asks for.
     pub approval_id: Option<ApprovalId>,
-    /// Who decides through its links, if that is not the recipient.
-    pub approver: Option<String>,
+    /// Who decides through its links, where an endpoint is asked in the names of these people alone.
+    pub approvers: Vec<String>,
 }
 
 /// The stored result of a finished step.
@@ -254,7 +255,9 @@ pub fn next(
         Action::Due => Ok(attempt::due(&mut turn)),
         Action::Expire { delivered } => Ok(decide::expire(&mut turn, delivered)),
         Action::Remind { asked } => Ok(remind::remind(&mut turn, &asked)),
-        Action::Undelivered { lost, asked } => Ok(remind::undelivered(&mut turn, &lost, &asked)),
+        Action::Undelivered { lost, asked, is_missed } => {
+            Ok(remind::undelivered(&mut turn, &lost, &asked, is_missed))
+        }
         Action::Pause { now } => control::pause(&mut turn, now),
         Action::Resume { budget_usd } => control::resume(&mut turn, budget_usd),
         Action::Cancel { comment } => control::cancel(&mut turn, &comment),

@@ -140,53 +140,62 @@ impl<'a> Turn<'a> {
 
     /// Has these people told what the last event says.
     pub(super) fn tell_people(&mut self, kind: NoticeKind, people: Vec<String>) {
-        let sequence = self.state.last_sequence;
-        let told = people.into_iter().map(|recipient| Told {
-            sequence,
-            kind,
-            recipient,
-            approval_id: None,
-            approver: None,
-        });
-        self.out.notices.extend(told);
+        for person in people {
+            let told = match self.spec.at_endpoints.get(&person) {
+                Some(endpoint) => self.notice(kind, endpoint_recipient(endpoint)),
+                None => self.notice(kind, person),
+            };
+            self.add_notice(told);
+        }
     }
 
     /// Has these people asked to decide the pending approval.
     pub(super) fn ask_people(&mut self, kind: NoticeKind, people: Vec<String>) {
-        let (sequence, approval_id) = (self.state.last_sequence, self.state.approval_id);
-        let told = people.into_iter().map(|recipient| Told {
-            sequence,
-            kind,
-            recipient,
-            approval_id,
-            approver: None,
-        });
-        self.out.notices.extend(told);
+        for person in people {
+            if let Some(endpoint) = self.spec.at_endpoints.get(&person) {
+                self.ask_at_endpoint(kind, endpoint, person);
+            } else {
+                let told = self.notice(kind, person);
+                self.add_notice(told);
+            }
+        }
+    }
+
+    /// Has an endpoint asked in the name of an approver.
+    pub(super) fn ask_at_endpoint(&mut self, kind: NoticeKind, endpoint: &str, approver: String) {
+        let told = self.notice(kind, endpoint_recipient(endpoint));
+        self.add_notice(Told { approvers: vec![approver], ..told });
     }
 
     /// Has the endpoints told what the last event says, those that want to know.
     pub(super) fn announce(&mut self, kind: NoticeKind) {
-        let (sequence, asked) = (self.state.last_sequence, self.state.approval_id);
-        let hooks = self.spec.webhooks.iter().filter(|hook| hook.events.contains(&kind));
-        let told = hooks.map(|hook| Told {
-            sequence,
-            kind,
-            recipient: endpoint_recipient(&hook.name),
-            approval_id: asked.filter(|_| kind.asks()),
-            approver: None,
-        });
-        self.out.notices.extend(told);
+        for hook in self.spec.webhooks.iter().filter(|hook| hook.events.contains(&kind)) {
+            let told = self.notice(kind, endpoint_recipient(&hook.name));
+            self.add_notice(told);
+        }
     }
 
-    /// Has an endpoint asked in the name of an approver.
-    pub(super) fn ask_at_endpoint(&mut self, endpoint: &str, approver: &str) {
-        self.out.notices.push(Told {
+    fn notice(&self, kind: NoticeKind, recipient: String) -> Told {
+        Told {
             sequence: self.state.last_sequence,
-            kind: NoticeKind::ApprovalRequested,
-            recipient: endpoint_recipient(endpoint),
-            approval_id: self.state.approval_id,
-            approver: Some(approver.to_owned()),
-        });
+            kind,
+            recipient,
+            approval_id: self.state.approval_id.filter(|_| kind.asks()),
+            approvers: Vec::new(),
+        }
+    }
+
+    /// Whoever is to be told of an event for several reasons is told once.
+    fn add_notice(&mut self, told: Told) {
+        let same =
+            |one: &&mut Told| one.sequence == told.sequence && one.recipient == told.recipient;
+        match self.out.notices.iter_mut().rev().find(same) {
+            None => self.out.notices.push(told),
+            // It has the links of everybody already.
+            Some(before) if before.approvers.is_empty() => {}
+            Some(before) if told.approvers.is_empty() => before.approvers.clear(),
+            Some(before) => before.approvers.extend(told.approvers),
+        }
     }
 
     /// Ends the job because of an error.

@@ -9,7 +9,7 @@ mod run;
 
 mod approval;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use chrono::{DateTime, Datelike as _, Utc};
 
@@ -116,7 +116,9 @@ pub fn freeze(submission: &Submission, defaults: &Defaults) -> Result<Spec, Vec<
         run_at: settings.run_at,
         budget_usd: settings.budget_usd,
         webhooks: defaults.book.hooks(&settings.webhooks),
+        at_endpoints: BTreeMap::new(),
     };
+    let spec = Spec { at_endpoints: defaults.book.at_endpoints(spec.people()), ..spec };
     faults.into_result().map(|()| spec)
 }
 

@@ -152,7 +152,7 @@ impl Store {
         let mut links = Vec::new();
         let tokens = dead.approval.map(|(approval_id, step)| {
             let asked = approvers(&job, step);
-            let approvers = dead.approver.as_ref().map_or(asked, std::slice::from_ref);
+            let approvers = dead.approvers.as_deref().unwrap_or(asked);
             mint_links(key, approval_id, &shown.notice.recipient, approvers, &mut links)
         });
         let is_endpoint = find_endpoint(&shown.notice.recipient).is_some();
@@ -186,8 +186,8 @@ struct Dead {
     row: Row,
     /// The approval it asks for, and its step.
     approval: Option<(ApprovalId, i32)>,
-    /// In whose name alone an endpoint is asked.
-    approver: Option<String>,
+    /// In whose names alone an endpoint is asked.
+    approvers: Option<Vec<String>>,
     is_overtaken: bool,
 }
 
@@ -199,7 +199,7 @@ async fn read_dead(
     let row = sqlx::query!(
         r#"-- read_dead_notice
         select o.recipient, o.kind, coalesce(o.receipt, o.delivery) as "delivery!", o.error, o.tries, o.created_at,
-          o.updated_at, o.approval_id, o.approver, a.step as "step?",
+          o.updated_at, o.approval_id, o.approvers, a.step as "step?",
           case when o.approval_id is not null then a.status is distinct from 'pending'
             when o.kind in ('completed', 'failed', 'cancelled', 'out_of_budget')
             then exists (select from longhaul.event e where e.shard = o.shard
@@ -218,7 +218,7 @@ async fn read_dead(
     .await?
     .ok_or(StoreError::NoticeNotFound { notice_id })?;
     let approval = row.approval_id.map(ApprovalId).zip(row.step);
-    let (is_overtaken, approver) = (row.is_overtaken, row.approver);
+    let (is_overtaken, approvers) = (row.is_overtaken, row.approvers);
     let row = Row {
         job_id: key.job_id().to_owned(),
         notice_id: notice_id.0,
@@ -230,7 +230,7 @@ async fn read_dead(
         created_at: row.created_at,
         updated_at: row.updated_at,
     };
-    Ok(Dead { row, approval, approver, is_overtaken })
+    Ok(Dead { row, approval, approvers, is_overtaken })
 }
 
 fn approvers(job: &Locked, step: i32) -> &[String] {

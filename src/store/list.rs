@@ -184,6 +184,7 @@ fn find_outline(mut state: Value, task: Option<&Value>, labels: Value) -> Option
         run_at: None,
         budget_usd: None,
         webhooks: Vec::new(),
+        at_endpoints: BTreeMap::new(),
     };
     Some((serde_json::from_value(state).ok()?, spec))
 }

@@ -227,9 +227,11 @@ pub(super) async fn set_aside(tx: &mut PgConnection, key: &JobKey) -> Result<(),
     sqlx::query!(
         "-- set_aside
         update longhaul.job set
-          run_at = case when status = 'queued' or run_at is not null and status = 'awaiting_approval'
+          run_at = case when status = 'queued' or (run_at is not null and status = 'awaiting_approval')
             then longhaul.now() + interval '5 minutes' end,
-          deadline_at = case when status = 'awaiting_approval' then longhaul.now() + interval '5 minutes' end,
+          -- Whatever is wrong with it, nobody's time to decide is cut.
+          deadline_at = case when status = 'awaiting_approval'
+            then greatest(deadline_at, longhaul.now() + interval '5 minutes') end,
           lease_expires_at = case when status = 'running' then longhaul.now() + interval '5 minutes' end
         where shard = $1 and job_id = $2 and status in ('queued', 'awaiting_approval', 'running')",
         key.shard(),

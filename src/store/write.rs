@@ -66,7 +66,8 @@ struct Message {
     kind: NoticeKind,
     recipient: String,
     approval_id: Option<ApprovalId>,
-    approver: Option<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    approvers: Vec<String>,
     tokens: Option<Value>,
 }
 
@@ -99,7 +100,9 @@ impl<'a> Written<'a> {
         };
         sqlx::query!(
             "-- add_approvers
-            update longhaul.approval set approvers = approvers || $4
+            update longhaul.approval a set approvers = coalesce(a.approvers, array(
+              select distinct l.approver from longhaul.approval_link l
+              where l.shard = a.shard and l.job_id = a.job_id and l.approval_id = a.approval_id)) || $4
             where shard = $1 and job_id = $2 and approval_id = $3",
             self.shard,
             self.job_id,
@@ -153,7 +156,7 @@ impl<'a> People<'a> {
         let outbox = notices.iter().map(|told| {
             let tokens = told.approval_id.map(|approval_id| {
                 let asked = asked.as_ref().map_or(&[][..], |(_, _, approvers)| approvers);
-                let approvers = told.approver.as_ref().map_or(asked, std::slice::from_ref);
+                let approvers = if told.approvers.is_empty() { asked } else { &told.approvers };
                 mint_links(key, approval_id, &told.recipient, approvers, &mut links)
             });
             Message {
@@ -162,7 +165,7 @@ impl<'a> People<'a> {
                 kind: told.kind,
                 recipient: told.recipient.clone(),
                 approval_id: told.approval_id,
-                approver: told.approver.clone(),
+                approvers: told.approvers.clone(),
                 tokens,
             }
         });

@@ -221,6 +221,54 @@ async fn who_cannot_be_reached_is_asked_at_their_endpoint_and_reads_times_where_
     assert_eq!(done.steps[0].decisions[0].by, "ana");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn people_who_have_only_an_endpoint_are_asked_and_told_there_without_any_phone() {
+    let receiver = Receiver::start().await;
+    let book = Book::new(&format!(
+        "[people.ana]\nendpoint = 'ops'\n[people.bo]\nendpoint = 'ops'\n\
+         [endpoints.ops]\nurl = '{}/ops'\nsecret = '{HOOK_SECRET}'\n",
+        receiver.url
+    ));
+    let nobody = ["TOKEN", "PHONE_NUMBER_ID", "BASE_URL", "SPACING_SECONDS"];
+    let nobody = nobody.map(|name| format!("LONGHAUL_WHATSAPP_{name}"));
+    let mut variables: Vec<(&str, &str)> = nobody.iter().map(|name| (name.as_str(), "")).collect();
+    variables.push(book.variable());
+    let rig = Rig::start_with(&variables).await;
+    let people = vec!["ana".to_owned(), "bo".to_owned()];
+    let step = ApprovalStep {
+        approvers: people.clone(),
+        quorum: 2,
+        remind_before_seconds: vec![600],
+        ..hour()
+    };
+    let settings = JobSettings { notify: people, ..JobSettings::default() };
+    rig.submit(with(settings, job("both", [approval_step(step)]))).await;
+    let asked = receiver.heard(1).await[0].json();
+    let approvers = asked["data"]["approvers"].as_array().unwrap().clone();
+    let names: Vec<&Value> = approvers.iter().map(|one| &one["approver"]).collect();
+    assert_eq!(names, ["ana", "bo"]);
+    let link = |at: usize| approvers[at]["approve_url"].as_str().unwrap().to_owned();
+    assert_eq!(approve_by(&rig, "both", &link(0)).await, 303);
+    rig.db.wait_until(IS_ALL_SENT, "both").await;
+    rig.db.shift_clock(3001).await;
+    let reminded = receiver.heard(2).await[1].json();
+    assert_eq!(reminded["type"], "approval.reminder");
+    let left: Vec<&Value> = reminded["data"]["approvers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["approver"])
+        .collect();
+    assert_eq!(left, ["bo"]);
+    assert_eq!(approve_by(&rig, "both", &link(1)).await, 303);
+    rig.settled_as("both", JobStatus::Completed).await;
+    let ended = receiver.heard(3).await[2].json();
+    assert_eq!(ended["type"], "job.completed");
+}
+
+const IS_ALL_SENT: &str =
+    "select bool_and(delivery = 'sent') from longhaul.outbox where job_id = $1";
+
 const NOTHING_IS_DUE: &str = "select run_at is null from longhaul.job where job_id = $1";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,7 +82,7 @@ pub(super) fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), 
         let told = told.map(|told| told.recipient.as_str());
         let (endpoints, told): (Vec<&str>, Vec<&str>) =
             told.partition(|recipient| find_endpoint(recipient).is_some());
-        let of_job = endpoints.iter().filter(|one| **one != "webhook:ops").count();
+        let of_job = endpoints.iter().filter(|one| **one != "webhook:spare").count();
         prop_assert_eq!(of_job, usize::from(is_for_endpoints(event.kind)));
         let ends = [EventKind::JobCompleted, EventKind::JobFailed, EventKind::JobCancelled];
         let is_starved = event.kind == EventKind::JobPaused && event.reason == Some(Reason::Budget);

@@ -81,6 +81,7 @@ pub(super) fn specs() -> impl Strategy<Value = Spec> {
             run_at: run_in.map(|seconds| start() + TimeDelta::seconds(seconds)),
             budget_usd: None,
             webhooks: vec![hook()],
+            at_endpoints: BTreeMap::default(),
         },
     )
 }

@@ -17,9 +17,10 @@ impl Store {
         bounded(async {
             let mut connection = self.pool.acquire().await?;
             let approvers = sqlx::query_scalar!(
-                "-- find_asked
-                select distinct approver from longhaul.approval_link
-                where shard = $1 and job_id = $2 and approval_id = $3 order by approver",
+                r#"-- find_asked
+                select unnest(coalesce(a.approvers, array(select distinct l.approver from longhaul.approval_link l
+                  where l.shard = a.shard and l.job_id = a.job_id and l.approval_id = a.approval_id))) as "approver!"
+                from longhaul.approval a where a.shard = $1 and a.job_id = $2 and a.approval_id = $3"#,
                 key.shard(),
                 key.job_id(),
                 approval_id.0,

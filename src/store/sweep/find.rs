@@ -70,7 +70,7 @@ pub(super) async fn overdue(tx: &mut PgConnection, limit: i64) -> Result<Vec<Fou
         select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!",
           exists (select from longhaul.outbox o
             where o.shard = j.shard and o.job_id = j.job_id and o.approval_id = j.approval_id
-              and o.receipt is not null) as "delivered!",
+              and (o.receipt is not null or (o.delivery = 'sent' and starts_with(o.recipient, 'webhook:')))) as "delivered!",
           '{}'::text[] as "asked!", '{}'::text[] as "spared!"
         from longhaul.job j join longhaul.job_spec s using (shard, job_id)
         where j.status = 'awaiting_approval' and j.deadline_at <= longhaul.now() and j.spec_version <= $2
@@ -88,8 +88,10 @@ pub(super) async fn reminders(tx: &mut PgConnection, limit: i64) -> Result<Vec<F
         r#"-- find_reminders
         -- cross-shard: due times of all shards are in one index
         select j.job_id, to_jsonb(j) as "state!", s.spec, longhaul.now() as "now!", false as "delivered!",
-          array(select distinct l.approver from longhaul.approval_link l
-            where l.shard = j.shard and l.job_id = j.job_id and l.approval_id = j.approval_id) as "asked!",
+          (select coalesce(a.approvers, array(select distinct l.approver from longhaul.approval_link l
+              where l.shard = a.shard and l.job_id = a.job_id and l.approval_id = a.approval_id))
+            from longhaul.approval a
+            where a.shard = j.shard and a.job_id = j.job_id and a.approval_id = j.approval_id) as "asked!",
           array(
             select d.voter from longhaul.decision d
             where d.shard = j.shard and d.job_id = j.job_id and d.approval_id = j.approval_id

@@ -261,11 +261,11 @@ macro_rules! statement {
                     approval_id uuid, token_hash bytea, approver text, verdict text)
                 ),
                 announced as (
-                  insert into longhaul.outbox (shard, job_id, notice_id, sequence, kind, recipient, approval_id, approver,
+                  insert into longhaul.outbox (shard, job_id, notice_id, sequence, kind, recipient, approval_id, approvers,
                     tokens, due_at, created_at, updated_at)
-                  select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient, n.approval_id, n.approver, n.tokens, t.updated_at, t.updated_at, t.updated_at
+                  select t.shard, t.job_id, n.notice_id, n.sequence, n.kind, n.recipient, n.approval_id, n.approvers, n.tokens, t.updated_at, t.updated_at, t.updated_at
                   from told_people t cross join lateral jsonb_to_recordset(t.outbox) as n(
-                    notice_id uuid, sequence integer, kind text, recipient text, approval_id uuid, approver text, tokens jsonb)
+                    notice_id uuid, sequence integer, kind text, recipient text, approval_id uuid, approvers text[], tokens jsonb)
                 )"#
         ] $arguments $($part)*)
     };

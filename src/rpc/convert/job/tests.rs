@@ -60,6 +60,7 @@ fn view(steps: Vec<StepSpec>, status: Status, current_step: i32) -> JobView {
         run_at: None,
         budget_usd: None,
         webhooks: Vec::new(),
+        at_endpoints: BTreeMap::new(),
     };
     let state = JobState { status, current_step, ..JobState::new(spec.step_count(), NOW) };
     let view = JobView::as_if_stored(JobKey::new("job-1"), Arc::new(spec));
