@@ -74,6 +74,11 @@ comment on column longhaul.decision.came_by is
 alter table longhaul.decision add constraint decision_came_by_check
   check (came_by in ('button', 'reply')) not valid;
 
+-- beside the release before: it does not write the column.
+alter table longhaul.decision add column via text;
+comment on column longhaul.decision.via is
+  'Through which link (the SHA-256 of its token, in hex, as in approval_link), or from which number or id; for whoever examines a decision.';
+
 -- A typed answer counts only for what had arrived before it was written.
 alter table longhaul.outbox add column arrived_at timestamptz;
 comment on column longhaul.outbox.arrived_at is

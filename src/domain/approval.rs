@@ -105,6 +105,11 @@ impl Token {
         Sha256::digest(self.0.as_bytes()).to_vec()
     }
 
+    /// What is stored in its place, as text: it says which link was used, and opens nothing.
+    pub fn fingerprint(&self) -> String {
+        self.hash().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    }
+
     /// The token itself, for a link or the outbox and nothing else.
     pub fn reveal(&self) -> &str {
         &self.0

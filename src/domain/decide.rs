@@ -77,6 +77,7 @@ pub(super) fn vote(turn: &mut Turn<'_>, ballot: Ballot) -> Moved {
         door: ballot.door,
         comment: ballot.comment,
         edited: is_edited,
+        via: ballot.via,
         decided_at: turn.now,
     };
     record(turn, approval_id, decision);
@@ -139,6 +140,7 @@ pub(super) fn expire(turn: &mut Turn<'_>, delivered: bool) -> bool {
                 door: Door::Timeout,
                 comment: String::new(),
                 edited: false,
+                via: None,
                 decided_at: turn.now,
             };
             record(turn, approval_id, decision);

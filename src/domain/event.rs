@@ -145,6 +145,9 @@ pub struct Decision {
     /// Whether they edited what was shown to them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub edited: bool,
+    /// Through which link (by its hash) or from which number or id; kept for whoever examines it, and never shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
     /// When.
     pub decided_at: DateTime<Utc>,
 }
@@ -294,6 +297,7 @@ mod tests {
                 door,
                 comment: String::new(),
                 edited: false,
+                via: None,
                 decided_at: DateTime::UNIX_EPOCH,
             };
             let written = json!(Detail::Decision(decision.clone()));

@@ -186,6 +186,7 @@ impl<'a> Life<'a> {
         let sent_back = |(_, status, _): &&Asked| *status == ApprovalStatus::ChangesRequested;
         let revisions = self.approvals.iter().filter(sent_back).count();
         Some(Action::Vote(Ballot {
+            via: None,
             edited_output: edits.then(|| "e".to_owned()),
             shown: Some(Box::new(result())),
             revisions: i32::try_from(revisions).expect("a life is short"),

@@ -79,6 +79,8 @@ pub struct Ballot {
     pub door: Door,
     /// What they say.
     pub comment: String,
+    /// Through which link, or from which number or id.
+    pub via: Option<String>,
     /// What they make of what was shown to them, if they edited it.
     pub edited_output: Option<String>,
     /// What was shown to them, if that is to be edited.

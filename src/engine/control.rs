@@ -89,7 +89,8 @@ impl Engine {
                     Caller::Webhook => Door::Webhook,
                 };
                 let voter = on_behalf_of.unwrap_or_else(|| "client".to_owned());
-                let vote = Vote { approval_id, verdict, voter, door, comment, edited_output };
+                let via = None;
+                let vote = Vote { approval_id, verdict, voter, door, comment, via, edited_output };
                 store.decide(key, &vote, request, claimer).await
             }
         };

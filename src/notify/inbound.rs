@@ -197,6 +197,7 @@ impl Listener {
             voter: meant.approver.clone(),
             door,
             comment,
+            via: Some(taken.message.sender.clone()),
             edited_output: None,
         };
         let refusal = match Box::pin(self.store().decide(&meant.key, &vote, None, None)).await {

@@ -45,6 +45,8 @@ pub struct Vote {
     pub door: Door,
     /// What they say.
     pub comment: String,
+    /// Through which link (by its hash), or from which number or id.
+    pub via: Option<String>,
     /// What they make of what was shown to them, if they edited it.
     pub edited_output: Option<String>,
 }
@@ -304,6 +306,7 @@ fn ballot(
         voter: vote.voter.clone(),
         door: vote.door,
         comment: vote.comment.clone(),
+        via: vote.via.clone(),
         edited_output: vote.edited_output.clone(),
         shown: None,
         revisions: 0,
@@ -335,6 +338,7 @@ pub(super) async fn read_decisions(
             door: word("decision", &row.door)?,
             comment: row.comment,
             edited: row.edited,
+            via: None,
             decided_at: row.decided_at,
         })
     });

@@ -94,6 +94,7 @@ fn ballot(approval_id: ApprovalId, vote: &Vote) -> Ballot {
         voter: vote.voter.clone(),
         door: vote.door,
         comment: vote.comment.clone(),
+        via: vote.via.clone(),
         edited_output: None,
         shown: None,
         revisions: 0,

@@ -95,7 +95,7 @@ pub(super) async fn decide(
     }
     let (token, body) = (token(path)?, body?);
     let link = open(&engine, &token).await?;
-    let vote = read_vote(&body, &link)?;
+    let vote = read_vote(&body, &token, &link)?;
     match engine.decide(&link.key, vote).await {
         // The same decision again is as good as the first.
         Ok(()) => Ok(lead_back(&token)),
@@ -166,7 +166,7 @@ fn unknown() -> Fault {
     Fault::new(404, "NOT_FOUND", "this link opens nothing")
 }
 
-fn read_vote(body: &Bytes, link: &LinkedApproval) -> Result<Vote, Fault> {
+fn read_vote(body: &Bytes, token: &Token, link: &LinkedApproval) -> Result<Vote, Fault> {
     let form: Form = serde_urlencoded::from_bytes(body)
         .map_err(|_unread| Fault::malformed("the form could not be read"))?;
     let verdict = Verdict::find_by_word(&form.verdict)
@@ -198,7 +198,8 @@ fn read_vote(body: &Bytes, link: &LinkedApproval) -> Result<Vote, Fault> {
     }
     faults.into_result().map_err(Fault::invalid)?;
     let (approval_id, voter) = (Some(link.approval_id), link.approver.clone());
-    Ok(Vote { approval_id, verdict, voter, door: Door::Link, comment, edited_output })
+    let via = Some(token.fingerprint());
+    Ok(Vote { approval_id, verdict, voter, door: Door::Link, comment, via, edited_output })
 }
 
 /// Leads to the address that was posted to; a relative one is right behind any proxy.

@@ -183,6 +183,9 @@ async fn a_request_that_cannot_be_delivered_is_told_and_goes_to_whoever_comes_ne
     assert_eq!(approve_by(&rig, "gone", &links(&deputy)[0]).await, 303);
     let done = rig.settled_as("gone", JobStatus::Completed).await;
     assert_eq!(done.steps[0].decisions[0].by, "…0177");
+    let traced = "select count(*) from longhaul.decision d join longhaul.approval_link l using (shard, job_id)
+        where d.via = encode(l.token_hash, 'hex') and l.approver = d.voter";
+    assert_eq!(rig.db.number(traced).await, 1, "it is known which link decided");
 }
 
 #[tokio::test(flavor = "multi_thread")]

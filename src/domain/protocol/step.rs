@@ -336,6 +336,7 @@ impl World {
                     voter: String::new(),
                     door: Door::Grpc,
                     comment: String::new(),
+                    via: None,
                     edited_output: None,
                     shown: None,
                     revisions: 0,

@@ -201,6 +201,7 @@ mod tests {
             door,
             comment: String::new(),
             edited: false,
+            via: None,
             decided_at: DateTime::from_timestamp(1_793_581_140, 0).expect("a moment"),
         };
         let approved = decision(Verdict::Approve, "+5511987654321", Door::Reply);

@@ -166,6 +166,7 @@ mod tests {
             door: Door::Link,
             comment: String::new(),
             edited: false,
+            via: None,
             decided_at: DateTime::UNIX_EPOCH,
         };
         let shown =

@@ -223,12 +223,12 @@ macro_rules! statement {
                     and a.approval_id = (t.closed ->> 0)::uuid
                 ),
                 voted as (
-                  insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, came_by, comment, edited,
+                  insert into longhaul.decision (shard, job_id, approval_id, voter, verdict, door, came_by, via, comment, edited,
                     decided_at)
-                  select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.voter, v.verdict, v.door, v.came_by, v.comment,
+                  select t.shard, t.job_id, (t.vote ->> 0)::uuid, v.voter, v.verdict, v.door, v.came_by, v.via, v.comment,
                     coalesce(v.edited, false), v.decided_at
                   from told_people t cross join lateral jsonb_to_record(t.vote -> 1) as v(
-                    voter text, verdict text, door text, came_by text, comment text, edited boolean, decided_at timestamptz)
+                    voter text, verdict text, door text, came_by text, via text, comment text, edited boolean, decided_at timestamptz)
                   where t.vote is not null
                 ),
                 -- Who no longer needs to be told; that the day's budget is used up is no news of the job, and what

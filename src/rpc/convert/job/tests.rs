@@ -88,6 +88,7 @@ fn vote() -> Decision {
         door: Door::Link,
         comment: String::new(),
         edited: false,
+        via: None,
         decided_at: NOW,
     }
 }
