@@ -9,6 +9,8 @@ alter table longhaul.outbox add constraint outbox_kind_check check (kind in
    'approval_decided', 'approval_expired', 'paused', 'notice_failed')) not valid;
 comment on column longhaul.outbox.recipient is
   'Whom: the number or the name of a person, or `webhook:` and the name of an endpoint.';
+comment on column longhaul.recipient.next_at is
+  'Nothing is sent to them before: messages to one person keep a distance, and an endpoint may ask to be left alone.';
 comment on column longhaul.outbox.tokens is
   'The tokens of its links in plain text, dropped once it is sent; to an endpoint a list, one entry for each approver.';
 -- What could not be told, newest first; an id begins with its time.

@@ -149,9 +149,8 @@ impl Server {
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });
         self.spawn("watchdog", |stop| async move { watchdog.watch(stop).await });
         self.spawn("answers", |stop| async move { answers.run(&answer_store, stop).await });
-        if config.web.whatsapp.is_some() {
-            self.spawn("listener", |stop| async move { listener.run(stop).await });
-        }
+        // What people write may come in through another server, which has no number to answer from.
+        self.spawn("listener", |stop| async move { listener.run(stop).await });
         self.spawn("endpoints", |stop| async move { endpoints.run(stop).await });
         self.spawn("notifier", |stop| async move { notifier.run(stop).await });
         Ok(())

@@ -48,6 +48,8 @@ pub(super) struct Channel {
 struct Stop {
     trouble: Trouble,
     until: DateTime<Utc>,
+    /// What `until` was before the probe that is on its way.
+    due: DateTime<Utc>,
     /// Whether a message is on its way to see whether the trouble is over.
     is_probed: bool,
     /// How many have met the same.
@@ -66,9 +68,19 @@ impl Channel {
             None => Gate::Open,
             Some(stop) if now < stop.until => Gate::Shut,
             Some(stop) => {
+                stop.due = stop.until;
                 (stop.until, stop.is_probed) = (later(now, PROBE), true);
                 Gate::Probe
             }
+        }
+    }
+
+    /// There was nothing to probe it with, so the next message that is due does it.
+    pub(super) fn was_not_probed(&self) {
+        if let Some(stop) = &mut *self.lock()
+            && stop.is_probed
+        {
+            (stop.until, stop.is_probed) = (stop.due, false);
         }
     }
 
@@ -104,7 +116,7 @@ impl Channel {
         let wait = wait.max(asked.unwrap_or_default());
         let until = later(now, wait);
         let until = beside.map_or(until, |stop| stop.until.max(until));
-        *stopped = Some(Stop { trouble, until, is_probed: false, times });
+        *stopped = Some(Stop { trouble, until, due: until, is_probed: false, times });
         tell_stopped(1);
         (wait, before.is_none())
     }
@@ -163,6 +175,21 @@ mod tests {
         channel.was_mended();
         assert_eq!(channel.gate(at(5)), Gate::Probe);
         assert_eq!(channel.gate(at(5)), Gate::Shut);
+    }
+
+    #[test]
+    fn a_probe_that_had_nothing_to_send_leaves_the_next_message_to_go_at_once() {
+        let channel = Channel::default();
+        channel.was_not_probed();
+        channel.stop(Trouble::Rate, None, at(0));
+        channel.was_not_probed();
+        assert_eq!(channel.gate(at(0)), Gate::Shut);
+        assert_eq!(channel.gate(at(1)), Gate::Probe);
+        channel.was_not_probed();
+        assert_eq!(channel.gate(at(2)), Gate::Probe);
+        assert_eq!(channel.gate(at(3)), Gate::Shut);
+        // It met the same as its predecessor, so the wait is the second.
+        assert_eq!(channel.stop(Trouble::Rate, None, at(3)), (Duration::from_secs(4), false));
     }
 
     #[test]

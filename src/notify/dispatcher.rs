@@ -112,8 +112,22 @@ impl Notifier {
             return Ok(Vec::new());
         }
         let after = self.lock_after().clone();
+        let taken = self.take_from(sender, room, &after).await;
+        // What probed nothing leaves the channel as it was.
+        if gate == Gate::Probe && !taken.as_ref().is_ok_and(|notices| !notices.is_empty()) {
+            sender.channel.was_not_probed();
+        }
+        taken
+    }
+
+    async fn take_from(
+        &self,
+        sender: &Sender,
+        room: usize,
+        after: &str,
+    ) -> Result<Vec<Outgoing>, StoreError> {
         let take = |room: usize, after| self.store.take_notices(room as i64, after, sender.spacing);
-        let mut notices = take(room, &after).await?;
+        let mut notices = take(room, after).await?;
         let mut last = notices.iter().map(|notice| notice.recipient.clone()).max();
         if notices.len() < room && !after.is_empty() {
             let begun_again = take(room - notices.len(), "").await?;
@@ -143,7 +157,8 @@ impl Notifier {
                 is_closed: false,
             },
         };
-        let outcome = Outcome { sent: bounded(outcome.sent, notice.kind, notice.tries), ..outcome };
+        let outcome =
+            Outcome { sent: bounded(outcome.sent, notice.kind, notice.tries_now()), ..outcome };
         match &outcome.sent {
             // The provider's id of the message is not logged: it holds the number it went to.
             Sent::Accepted { .. } => tracing::debug!("sent a notice"),
@@ -154,8 +169,13 @@ impl Notifier {
             Sent::Ambiguous { error } => tracing::warn!(error, "a notice may have gone out"),
         }
         self.record(notice, &outcome).await?;
-        if let Sent::Held { error, .. } = &outcome.sent {
-            self.store.explain_waiting(error).await?;
+        if let Sent::Held { error, .. } = &outcome.sent
+            && let Err(error) = self.store.explain_waiting(error).await
+        {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "could not say of the other notices why they wait"
+            );
         }
         Ok(outcome)
     }

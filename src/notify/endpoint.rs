@@ -160,7 +160,7 @@ impl Endpoints {
         };
         match &posted {
             Posted::Taken => tracing::debug!("told an endpoint"),
-            Posted::Again { after, error } => {
+            Posted::Again { after, error, .. } => {
                 tracing::debug!(error, after_seconds = after.as_secs(), "will tell it again");
             }
             Posted::GivenUp { error } => tracing::warn!(error, "gave a notice to an endpoint up"),

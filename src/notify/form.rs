@@ -106,7 +106,8 @@ impl FormSettings {
         free.push(Form::Text);
         match (notice.needs, notice.window) {
             (Some(needs), window) => {
-                if needs == Needs::Backup {
+                // Without the other one, the first is tried again: it may have been approved, or resumed.
+                if needs == Needs::Backup && templates.contains(&Form::Backup) {
                     templates.retain(|form| *form == Form::Backup);
                 }
                 if window == Window::Open && !templates.is_empty() {

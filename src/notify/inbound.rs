@@ -1,7 +1,7 @@
 //! The listener: takes what people wrote, has it decide what it means, and answers.
 //!
 //! In come stored messages, out go decisions through the store and short answers through the channel.
-//! What a message means is written down before it decides, and it is closed before it is answered,
+//! What a message means is written down before it decides, and it is closed before it is answered, beside the next ones,
 //! so that a death anywhere leaves one decision and at most one answer.
 //! Neither texts nor numbers reach a log.
 
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +38,8 @@ use crate::store::{Store, StoreError};
 
 /// How many messages one round takes, each of another sender.
 const BATCH: i64 = 20;
+/// How many answers are on their way at once.
+const ANSWERS: usize = 64;
 /// How often a message is tried that cannot be handled; with the waits between that is a quarter of an hour.
 const TRIES_MAX: i32 = 20;
 /// How long a stopping listener lets its round finish.
@@ -60,6 +63,13 @@ struct Reply {
     is_help: bool,
 }
 
+/// An answer that is to be sent, once: its message is closed.
+struct Ready {
+    message_id: String,
+    author: Author,
+    text: String,
+}
+
 impl Listener {
     /// Makes the listener beside the notifier, whose channel it answers through.
     pub fn new(notifier: Arc<Notifier>, settings: &NotifySettings) -> Self {
@@ -79,11 +89,12 @@ impl Listener {
         if self.notifier.sender.is_none() {
             return stop.cancelled().await;
         }
+        let mut answers = JoinSet::new();
         let mut is_failing = false;
         while !stop.is_cancelled() {
             let mut woken = std::pin::pin!(self.store().wake().inbound.notified());
             woken.as_mut().enable();
-            let mut round = std::pin::pin!(self.run_once());
+            let mut round = std::pin::pin!(self.run_once(&mut answers));
             let handled = tokio::select! {
                 handled = &mut round => handled,
                 () = stop.cancelled() => match timeout(DRAIN, round).await {
@@ -109,21 +120,42 @@ impl Listener {
                 () = sleep(jittered) => {}
             }
         }
+        let sent = async { while answers.join_next().await.is_some() {} };
+        if timeout(DRAIN, sent).await.is_err() {
+            tracing::warn!("stopped with answers to people on their way");
+        }
     }
 
-    /// Handles one batch; answers how many messages that were. A round that finds none forgets what is old.
-    pub async fn run_once(&self) -> Result<usize, StoreError> {
+    /// Handles one batch, and begins to send its answers; tells how many messages that were.
+    /// A round that finds none forgets what is old.
+    async fn run_once(&self, answers: &mut JoinSet<()>) -> Result<usize, StoreError> {
         let taken = self.store().take_inbound(BATCH).await?;
         if taken.is_empty() {
             self.store().forget_inbound().await?;
         }
-        join_all(taken.iter().map(|one| self.handle_or_put_off(one))).await;
+        let handled = join_all(taken.iter().map(|one| self.handle_or_put_off(one))).await;
+        while answers.try_join_next().is_some() {}
+        for ready in handled.into_iter().flatten() {
+            if answers.len() >= ANSWERS {
+                answers.join_next().await;
+            }
+            let notifier = Arc::clone(&self.notifier);
+            answers.spawn(async move {
+                if let Err(error) = send(&notifier, &ready).await {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::debug!(error, "could not note what became of an answer");
+                }
+            });
+        }
         Ok(taken.len())
     }
 
     #[tracing::instrument(name = "inbound", skip_all, fields(tries = taken.tries))]
-    async fn handle_or_put_off(&self, taken: &Taken) {
-        let Err(error) = Box::pin(self.handle(taken)).await else { return };
+    async fn handle_or_put_off(&self, taken: &Taken) -> Option<Ready> {
+        let error = match Box::pin(self.handle(taken)).await {
+            Ok(ready) => return ready,
+            Err(error) => error,
+        };
         let is_given_up = taken.tries >= TRIES_MAX;
         tracing::warn!(
             error = &error as &dyn std::error::Error,
@@ -141,15 +173,16 @@ impl Listener {
             // Its time passes by itself.
             tracing::debug!(error = &error as &dyn std::error::Error, "nor put it off");
         }
+        None
     }
 
-    /// Decides, closes, answers, in this order.
-    async fn handle(&self, taken: &Taken) -> Result<(), StoreError> {
+    /// Decides, and closes, in this order; what comes back is then sent.
+    async fn handle(&self, taken: &Taken) -> Result<Option<Ready>, StoreError> {
         let message = &taken.message;
         let number_id = self.number_id.as_deref();
         if message.written_to.as_deref().is_some_and(|id| Some(id) != number_id) {
             self.store().close_inbound(&message.message_id, false, false).await?;
-            return Ok(());
+            return Ok(None);
         }
         let author = self.identify(message).await?;
         self.note_window(message, &author).await?;
@@ -172,10 +205,11 @@ impl Listener {
         let is_help = reply.as_ref().is_some_and(|reply| reply.is_help);
         let is_to_be_answered =
             self.store().close_inbound(&message.message_id, reply.is_some(), is_help).await?;
-        if let Some(reply) = reply.filter(|_| is_to_be_answered) {
-            self.answer(&message.message_id, &author, &reply).await?;
-        }
-        Ok(())
+        Ok(reply.filter(|_| is_to_be_answered).map(|reply| {
+            let zone = author.zone(self.notifier.time_zone);
+            let text = answer::write(&reply.answer, reply.say, zone);
+            Ready { message_id: message.message_id.clone(), author, text }
+        }))
     }
 
     /// Takes the decision, and says what became of it.
@@ -218,36 +252,35 @@ impl Listener {
         let answer = outline.map_or(Answer::Gone, |outline| tell(outline, meant, refusal.as_ref()));
         Ok(Reply { answer, say, is_help: false })
     }
+}
 
-    /// Sends an answer, once: it was marked before, and what becomes of it is only noted.
-    async fn answer(
-        &self,
-        message_id: &str,
-        author: &Author,
-        reply: &Reply,
-    ) -> Result<(), StoreError> {
-        let text = answer::write(&reply.answer, reply.say, author.zone(self.notifier.time_zone));
-        let Some(sender) = &self.notifier.sender else {
-            return self.store().record_answer(message_id, AnswerSent::Failed).await;
-        };
-        let to = author.address(&self.notifier.book);
-        let became = match sender.answer(to, &text, CORRELATION).await {
-            whatsapp::Answer::Accepted { .. } => AnswerSent::Sent,
-            whatsapp::Answer::Unclear { error } => {
-                tracing::debug!(error, "an answer may have gone out");
-                AnswerSent::Unconfirmed
-            }
-            whatsapp::Answer::Unreached { error } => {
-                tracing::debug!(error, "an answer was not sent");
-                AnswerSent::Failed
-            }
-            whatsapp::Answer::Refused(refusal) => {
-                tracing::debug!(error = refusal.words, "an answer was refused");
-                AnswerSent::Failed
-            }
-        };
-        self.store().record_answer(message_id, became).await
-    }
+/// Sends an answer, once: it was marked before, and what becomes of it is only noted.
+async fn send(notifier: &Notifier, ready: &Ready) -> Result<(), StoreError> {
+    let Ready { message_id, author, text } = ready;
+    let store = &notifier.store;
+    let Some(sender) = &notifier.sender else {
+        return store.record_answer(message_id, AnswerSent::Failed).await;
+    };
+    // It is one more message to them, so their next notice keeps its distance from it.
+    store.note_answer(author.rows(), sender.spacing).await?;
+    let to = author.address(&notifier.book);
+    let now = store.now().await?;
+    let became = match sender.answer(to, text, CORRELATION, now).await {
+        whatsapp::Answer::Accepted { .. } => AnswerSent::Sent,
+        whatsapp::Answer::Unclear { error } => {
+            tracing::debug!(error, "an answer may have gone out");
+            AnswerSent::Unconfirmed
+        }
+        whatsapp::Answer::Unreached { error } => {
+            tracing::debug!(error, "an answer was not sent");
+            AnswerSent::Failed
+        }
+        whatsapp::Answer::Refused(refusal) => {
+            tracing::debug!(error = refusal.words, "an answer was refused");
+            AnswerSent::Failed
+        }
+    };
+    store.record_answer(message_id, became).await
 }
 
 /// What is to be said of an approval after a decision about it.

@@ -152,7 +152,9 @@ impl Status {
                 Next::As(Needs::Template)
             }
             (Class::Template, Form::Template) => Next::As(Needs::Backup),
-            (Class::Template, Form::Text | Form::Link | Form::Buttons | Form::Backup)
+            // It may be approved, or resumed, any hour.
+            (Class::Template, Form::Backup) => Next::Later,
+            (Class::Template, Form::Text | Form::Link | Form::Buttons)
             | (Class::Window | Class::Permanent, Form::Template | Form::Backup)
             | (Class::Undeliverable, _) => Next::GiveUp,
         }
@@ -337,7 +339,8 @@ mod tests {
             (131_053, "", Next::As(Needs::Template)),
             (132_018, "t", Next::GiveUp),
             (132_015, "t", Next::As(Needs::Backup)),
-            (132_015, "b", Next::GiveUp),
+            (132_015, "b", Next::Later),
+            (132_001, "b", Next::Later),
             (131_026, "", Next::GiveUp),
             (131_049, "t", Next::GiveUp),
             (999_999, "", Next::GiveUp),

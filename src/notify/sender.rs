@@ -3,9 +3,11 @@
 //! In comes a notice that was taken from the outbox; out comes what became of it and what that showed of the person.
 //! A refusal is certain, so the next form can be sent at once; whatever is uncertain ends the try.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::NotifySetupError;
@@ -27,8 +29,8 @@ pub(super) struct Sender {
     forms: FormSettings,
     /// The distance between two messages to one person.
     pub(super) spacing: Duration,
-    /// Whether the last template that was tried could not be used; that is told once.
-    template_is_at_fault: AtomicBool,
+    /// The templates that could not be used when they were last tried; of each that is told once.
+    faulty_templates: Mutex<BTreeSet<String>>,
 }
 
 impl Sender {
@@ -38,12 +40,12 @@ impl Sender {
             channel: Channel::default(),
             forms: settings.forms.clone(),
             spacing: settings.spacing,
-            template_is_at_fault: AtomicBool::new(false),
+            faulty_templates: Mutex::default(),
         })
     }
 
     /// Whether to send at this time; while a fault stops the channel, the token's file may mend it.
-    pub(super) async fn gate(&self, now: chrono::DateTime<chrono::Utc>) -> Gate {
+    pub(super) async fn gate(&self, now: DateTime<Utc>) -> Gate {
         if self.channel.trouble() == Some(Trouble::Fault) && self.whatsapp.reload_token().await {
             tracing::info!("the token of whatsapp was replaced");
             self.channel.was_mended();
@@ -81,9 +83,45 @@ impl Sender {
         Outcome { is_closed, ..alone(given_up(last, notice)) }
     }
 
-    /// Answers a person who wrote, once: whatever comes of it, no notice depends on it.
-    pub(super) async fn answer(&self, to: Address<'_>, text: &str, word: &str) -> Answer {
-        self.whatsapp.send(&message::request(to, message::text(text), word)).await
+    /// Answers a person who wrote, once: no notice depends on it, but what it shows of the channel is known to all.
+    pub(super) async fn answer(
+        &self,
+        to: Address<'_>,
+        text: &str,
+        word: &str,
+        now: DateTime<Utc>,
+    ) -> Answer {
+        match self.gate(now).await {
+            Gate::Open | Gate::Probe => {}
+            Gate::Shut => {
+                return Answer::Unreached {
+                    error: "the channel takes nothing at present".to_owned(),
+                };
+            }
+        }
+        let answer = self.whatsapp.send(&message::request(to, message::text(text), word)).await;
+        match &answer {
+            Answer::Accepted { .. } => self.channel.works(),
+            Answer::Unclear { .. } => {}
+            Answer::Unreached { error } => {
+                self.stop(Trouble::Away, None, error, now);
+            }
+            Answer::Refused(refusal) => match refusal.class {
+                Class::Configuration => {
+                    self.stop(Trouble::Fault, refusal.wait, &refused(refusal), now);
+                }
+                Class::Rate => {
+                    self.stop(Trouble::Rate, refusal.wait, &refused(refusal), now);
+                }
+                Class::Ambiguous
+                | Class::Pair
+                | Class::Window
+                | Class::Template
+                | Class::Undeliverable
+                | Class::Permanent => self.channel.works(),
+            },
+        }
+        answer
     }
 
     /// What an answer ends the try with; a refusal that another form may escape comes back.
@@ -91,8 +129,8 @@ impl Sender {
         let refusal = match answer {
             Answer::Accepted { message_id } => {
                 self.channel.works();
-                if !form.is_free() {
-                    self.template_is_at_fault.store(false, Ordering::Relaxed);
+                if let Some(name) = self.forms.template(form, notice.kind.asks()) {
+                    self.lock_faulty().remove(name);
                 }
                 let sent = Sent::Accepted { provider_message_id: message_id };
                 return Ok(Outcome { rest: self.spacing, ..alone(sent) });
@@ -120,13 +158,14 @@ impl Sender {
         }
         match refusal.class {
             Class::Pair => {
-                let after = back_off(notice.tries).max(refusal.wait.unwrap_or_default());
+                let after = back_off(notice.tries_now()).max(refusal.wait.unwrap_or_default());
                 Ok(Outcome { rest: after, ..alone(Sent::Again { after, error }) })
             }
             Class::Undeliverable => Ok(alone(Sent::Refused { error })),
             Class::Template => {
-                if !self.template_is_at_fault.swap(true, Ordering::Relaxed) {
-                    tracing::error!(error, "a whatsapp template cannot be used");
+                let name = self.forms.template(form, notice.kind.asks()).unwrap_or_default();
+                if self.lock_faulty().insert(name.to_owned()) {
+                    tracing::error!(error, template = name, "a whatsapp template cannot be used");
                 }
                 Err(refusal)
             }
@@ -138,7 +177,16 @@ impl Sender {
         }
     }
 
-    /// The channel stops, and the notice waits with all others; it is told once.
+    #[cfg(test)]
+    pub(super) fn faulty(&self) -> Vec<String> {
+        self.lock_faulty().iter().cloned().collect()
+    }
+
+    fn lock_faulty(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.faulty_templates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The channel stops, and the notice waits with all others.
     fn hold(
         &self,
         trouble: Trouble,
@@ -146,7 +194,21 @@ impl Sender {
         error: String,
         notice: &Outgoing,
     ) -> Outcome {
-        let (wait, is_news) = self.channel.stop(trouble, asked, notice.now);
+        let wait = self.stop(trouble, asked, &error, notice.now);
+        // The limit is that of the account, which other servers share; a fault may be this server's alone.
+        let after = if trouble == Trouble::Rate { wait } else { Duration::ZERO };
+        alone(Sent::Held { after, error })
+    }
+
+    /// The channel stops, which is told once; answers for how long.
+    fn stop(
+        &self,
+        trouble: Trouble,
+        asked: Option<Duration>,
+        error: &str,
+        now: DateTime<Utc>,
+    ) -> Duration {
+        let (wait, is_news) = self.channel.stop(trouble, asked, now);
         match trouble {
             Trouble::Fault if is_news => tracing::error!(
                 error,
@@ -164,9 +226,7 @@ impl Sender {
             }
             Trouble::Fault | Trouble::Rate | Trouble::Away => {}
         }
-        // The limit is that of the account, which other servers share; a fault may be this server's alone.
-        let after = if trouble == Trouble::Rate { wait } else { Duration::ZERO };
-        alone(Sent::Held { after, error })
+        wait
     }
 
     /// What a form says; `None` if the notice cannot be written in it.
@@ -240,7 +300,7 @@ fn given_up(last: Option<Refusal>, notice: &Outgoing) -> Sent {
     let error = refused(&refusal);
     match refusal.class {
         // It may be approved, or resumed, any hour.
-        Class::Template => Sent::Again { after: back_off(notice.tries), error },
+        Class::Template => Sent::Again { after: back_off(notice.tries_now()), error },
         Class::Ambiguous
         | Class::Rate
         | Class::Pair

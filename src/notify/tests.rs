@@ -17,7 +17,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use super::channel::Gate;
+use super::channel::{Gate, Trouble};
+use super::message::Address;
 use super::text::tests::notice;
 use super::text::{Letter, Reader};
 use super::*;
@@ -107,6 +108,39 @@ fn asked(window: Window) -> Outgoing {
 async fn send(sender: &Sender, notice: &Outgoing, person: Option<&Person>) -> Outcome {
     let letter = Letter::new(notice, URL, Reader::default());
     sender.send(notice, &letter, person).await
+}
+
+#[tokio::test]
+async fn an_answer_stops_the_channel_and_respects_that_it_is_stopped() {
+    for (scripted, stopped) in [
+        (error(190), Some(Trouble::Fault)),
+        (error(130_429), Some(Trouble::Rate)),
+        (error(131_026), None),
+        (accepted(), None),
+    ] {
+        let (address, mut received) = serve(vec![scripted]).await;
+        let sender = sender(&settings(address));
+        let now = chrono::DateTime::UNIX_EPOCH;
+        for _ in 0..2 {
+            sender.answer(Address::Phone(TO), "*Approved*", "answer", now).await;
+        }
+        assert_eq!(sender.channel.trouble(), stopped);
+        let mut count = 0;
+        while received.try_recv().is_ok() {
+            count += 1;
+        }
+        assert_eq!(count, if stopped.is_some() { 1 } else { 2 }, "{stopped:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_template_that_cannot_be_used_is_known_until_it_can() {
+    let (address, _received) = serve(vec![error(132_015), accepted(), accepted()]).await;
+    let sender = sender(&WhatsAppSettings { forms: form::templates(), ..settings(address) });
+    send(&sender, &asked(Window::Unknown), None).await;
+    assert_eq!(sender.faulty(), ["ask"], "that the other one is taken says nothing of it");
+    send(&sender, &asked(Window::Unknown), None).await;
+    assert_eq!(sender.faulty(), [""; 0]);
 }
 
 /// Sends an end, as the second try, to a server that answers so, and returns what became of it.

@@ -20,9 +20,6 @@ use crate::domain::id::{ApprovalId, JobKey, NoticeId};
 use crate::domain::spec::Work;
 use crate::domain::word::Word;
 
-/// How often a notice is tried by itself: one that has used them up begins anew.
-const TRIES_MAX: i32 = 50;
-
 /// Which notices; everything that is set must match.
 #[derive(Clone, Debug, Default)]
 pub struct NoticeSelector {
@@ -156,22 +153,22 @@ impl Store {
             mint_links(key, approval_id, &shown.notice.recipient, approvers, &mut links)
         });
         let is_endpoint = find_endpoint(&shown.notice.recipient).is_some();
-        let begins_anew = is_endpoint || shown.notice.tries >= TRIES_MAX;
         keep_links(&mut tx, key, &links).await?;
         let row = sqlx::query_as!(
             Row,
             r#"-- resend_notice
             update longhaul.outbox o set delivery = 'pending', error = null, receipt = null, is_told = false,
-              provider_message_id = null, tokens = $4, due_at = longhaul.now(), updated_at = longhaul.now(),
-              -- A channel may still tell of an earlier try, which must not be taken for a new one.
-              tries = case when $5 then 0 else o.tries end
+              provider_message_id = null, needs = null, failed_try = null, tokens = $4, due_at = longhaul.now(),
+              updated_at = longhaul.now(),
+              -- A channel may still tell of an earlier try, which must not be taken for a new one; an endpoint never does.
+              tries = case when $5 then 0 else o.tries end, tries_before = case when $5 then 0 else o.tries end
             where o.shard = $1 and o.job_id = $2 and o.notice_id = $3
             returning o.job_id, o.notice_id, o.recipient, o.kind, o.delivery, o.error, o.tries, o.created_at, o.updated_at"#,
             key.shard(),
             key.job_id(),
             notice_id.0,
             tokens,
-            begins_anew,
+            is_endpoint,
         )
         .fetch_one(&mut *tx)
         .await?;
@@ -200,12 +197,7 @@ async fn read_dead(
         r#"-- read_dead_notice
         select o.recipient, o.kind, coalesce(o.receipt, o.delivery) as "delivery!", o.error, o.tries, o.created_at,
           o.updated_at, o.approval_id, o.approvers, a.step as "step?",
-          case when o.approval_id is not null then a.status is distinct from 'pending'
-            when o.kind in ('completed', 'failed', 'cancelled', 'out_of_budget')
-            then exists (select from longhaul.event e where e.shard = o.shard
-              and e.job_id = o.job_id and e.sequence > o.sequence
-              and e.kind = case o.kind when 'out_of_budget' then 'job_resumed' else 'job_retried' end)
-            else false end as "is_overtaken!"
+          longhaul.is_overtaken(o) as "is_overtaken!"
         from longhaul.outbox o
         left join longhaul.approval a on a.shard = o.shard and a.job_id = o.job_id and a.approval_id = o.approval_id
         where o.shard = $1 and o.job_id = $2 and o.notice_id = $3

@@ -9,6 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use rust_decimal::Decimal;
 use serde_json::Value;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::approval::word;
@@ -80,8 +81,8 @@ pub struct EndpointNotice {
 pub enum Posted {
     /// The endpoint took it.
     Taken,
-    /// It did not, or nobody knows; try again after a while.
-    Again { after: Duration, error: String },
+    /// It did not, or nobody knows; try again after a while, and leave the endpoint alone for as long as it asked to be.
+    Again { after: Duration, rest: Duration, error: String },
     /// It did not, and will not be asked again.
     GivenUp { error: String },
 }
@@ -105,6 +106,9 @@ impl Store {
                   where o.recipient = $1 and o.delivery = 'pending' and o.due_at <= longhaul.now()
                     and not exists (select from longhaul.outbox s
                       where s.recipient = $1 and s.delivery = 'sending')
+                    -- It asked to be left alone for a while.
+                    and not exists (select from longhaul.recipient r
+                      where r.recipient = $1 and r.next_at > longhaul.now())
                   order by o.created_at, o.notice_id limit 1
                 ), picked as (
                   select o.shard, o.job_id, o.notice_id from longhaul.outbox o join first f using (shard, job_id, notice_id)
@@ -159,7 +163,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let (delivery, after, error) = match posted {
             Posted::Taken => (Delivery::Sent, 0.0, None),
-            Posted::Again { after, error } => {
+            Posted::Again { after, error, rest: _ } => {
                 (Delivery::Pending, after.as_secs_f64(), Some(error.as_str()))
             }
             Posted::GivenUp { error } => (Delivery::Failed, 0.0, Some(error.as_str())),
@@ -175,14 +179,8 @@ impl Store {
               tokens = case when $4 = 'pending' and not g.is_overtaken then o.tokens end,
               due_at = longhaul.now() + make_interval(secs => $5), error = $6, updated_at = longhaul.now()
             from (
-              -- Was its approval decided, or the end it tells undone, while it was on its way?
-              select case when n.approval_id is not null
-                then not exists (select from longhaul.approval a where a.shard = n.shard
-                  and a.job_id = n.job_id and a.approval_id = n.approval_id and a.status = 'pending')
-                when n.kind in ('completed', 'failed', 'cancelled')
-                then exists (select from longhaul.event e where e.shard = n.shard
-                  and e.job_id = n.job_id and e.sequence > n.sequence and e.kind = 'job_retried')
-                else false end as is_overtaken
+              -- Was its approval decided, or what it tells undone, while it was on its way?
+              select longhaul.is_overtaken(n) as is_overtaken
               from longhaul.outbox n where n.shard = $1 and n.job_id = $2 and n.notice_id = $3
             ) g
             where o.shard = $1 and o.job_id = $2 and o.notice_id = $3
@@ -197,6 +195,11 @@ impl Store {
         )
         .execute(&mut *tx)
         .await?;
+        if let Posted::Again { rest, .. } = posted
+            && !rest.is_zero()
+        {
+            leave_alone(&mut tx, key, notice.notice_id, *rest).await?;
+        }
         tx.commit().await?;
         self.wake.job_changed(key, Woken { notices: true, work: false });
         Ok(())
@@ -232,8 +235,13 @@ impl Store {
         Ok(judged.rows_affected())
     }
 
-    /// Gives up what waits for an endpoint that has been in no configuration for a day and a half; answers how many.
+    /// Gives up some of what waits for an endpoint that no server has tried for a day and a half; answers how many.
+    ///
+    /// A server that knows no endpoint at all is no judge of that.
     pub async fn give_up_orphaned_notices(&self, known: &[String]) -> Result<u64, StoreError> {
+        if known.is_empty() {
+            return Ok(0);
+        }
         let known: Vec<String> = known.iter().map(|name| endpoint_recipient(name)).collect();
         let given_up = bounded(
             sqlx::query!(
@@ -241,9 +249,15 @@ impl Store {
                 -- cross-shard: what is to be sent is in one index for all shards
                 update longhaul.outbox o set delivery = 'failed', tokens = null,
                   error = 'no server knows this endpoint', updated_at = longhaul.now()
-                where o.delivery = 'pending' and o.due_at <= longhaul.now()
-                  and starts_with(o.recipient, 'webhook:') and o.recipient <> all($1)
-                  and o.updated_at < longhaul.now() - make_interval(secs => $2)",
+                from (
+                  -- What somebody else has in hand is left to the next round, so nobody waits for anybody.
+                  select n.shard, n.job_id, n.notice_id from longhaul.outbox n
+                  where n.delivery = 'pending' and n.due_at <= longhaul.now()
+                    and starts_with(n.recipient, 'webhook:') and n.recipient <> all($1)
+                    and greatest(n.created_at, n.updated_at) < longhaul.now() - make_interval(secs => $2)
+                  order by n.due_at limit 100 for update of n skip locked
+                ) n
+                where o.shard = n.shard and o.job_id = n.job_id and o.notice_id = n.notice_id",
                 &known,
                 ORPHAN_SECONDS,
             )
@@ -252,6 +266,30 @@ impl Store {
         .await?;
         Ok(given_up.rows_affected())
     }
+}
+
+/// Nothing is sent to the endpoint of a notice for this long.
+async fn leave_alone(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    notice_id: NoticeId,
+    rest: Duration,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "-- leave_endpoint_alone
+        insert into longhaul.recipient as r (recipient, next_at, created_at, updated_at)
+        select o.recipient, longhaul.now() + make_interval(secs => $4), longhaul.now(), longhaul.now()
+        from longhaul.outbox o where o.shard = $1 and o.job_id = $2 and o.notice_id = $3
+        on conflict (recipient) do update set
+          next_at = greatest(r.next_at, excluded.next_at), updated_at = longhaul.now()",
+        key.shard(),
+        key.job_id(),
+        notice_id.0,
+        rest.as_secs_f64(),
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// A notice as it is read: what is JSON may not fit.

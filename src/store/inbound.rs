@@ -161,12 +161,12 @@ impl Store {
 
     /// Which of these names we have ever written to.
     ///
-    /// Who only wrote to us has a row too; until something is sent to them it stands as it was made.
+    /// Who only wrote to us has a row too.
     pub async fn names_written_to(&self, names: &[String]) -> Result<Vec<String>, StoreError> {
         let found = sqlx::query_scalar!(
             "-- names_written_to
             select r.recipient from longhaul.recipient r
-            where r.recipient = any($1) and r.next_at <> r.created_at",
+            where r.recipient = any($1) and r.written_at is not null",
             names,
         );
         bounded(found.fetch_all(&self.pool)).await

@@ -122,14 +122,15 @@ async fn pick(
           select r.recipient from longhaul.recipient r join first f using (recipient)
           where r.next_at <= longhaul.now() for update of r skip locked
         ), met as (
-          insert into longhaul.recipient (recipient, next_at, created_at, updated_at)
-          select f.recipient, longhaul.now() + make_interval(secs => f.rest), longhaul.now(), longhaul.now()
+          insert into longhaul.recipient (recipient, next_at, written_at, created_at, updated_at)
+          select f.recipient, longhaul.now() + make_interval(secs => f.rest), longhaul.now(), longhaul.now(), longhaul.now()
           from first f where f.is_new order by f.recipient
           on conflict (recipient) do nothing
           returning recipient
         ), rested as (
           update longhaul.recipient r set
-            next_at = longhaul.now() + make_interval(secs => f.rest), updated_at = longhaul.now()
+            next_at = longhaul.now() + make_interval(secs => f.rest),
+            written_at = longhaul.now(), updated_at = longhaul.now()
           from first f join free using (recipient) where r.recipient = f.recipient
         )
         select f.job_id, f.notice_id from first f
@@ -161,10 +162,10 @@ async fn take(tx: &mut PgConnection, picked: &[(String, Uuid)]) -> Result<Vec<Ro
             due_at = longhaul.now() + make_interval(secs => $4), updated_at = longhaul.now()
           from picked p
           where o.shard = p.shard and o.job_id = p.job_id and o.notice_id = p.notice_id
-          returning o.shard, o.job_id, o.notice_id, o.kind, o.recipient, o.tries, o.tokens, o.approval_id,
+          returning o.shard, o.job_id, o.notice_id, o.kind, o.recipient, o.tries, o.tries_before, o.tokens, o.approval_id,
             o.needs, o.error, o.created_at
         )
-        select t.job_id, t.notice_id, t.kind, t.recipient, t.tries, t.tokens, t.approval_id, t.needs, t.error,
+        select t.job_id, t.notice_id, t.kind, t.recipient, t.tries, t.tries_before, t.tokens, t.approval_id, t.needs, t.error,
           to_jsonb(j) as "state!", s.spec, r.user_id as "user_id?",
           coalesce(r.closed_at <= r.last_inbound_at, r.closed_at is null) as "is_free!",
           -- An hour is left for what is on its way.

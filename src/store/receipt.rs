@@ -11,10 +11,12 @@ use serde::Serialize;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::link::{keep_links, mint_links};
 use super::outbox::Needs;
 use super::wake::Woken;
 use super::{Store, StoreError, bounded, retried};
-use crate::domain::id::{JobKey, NoticeId};
+use crate::domain::event::Delivery;
+use crate::domain::id::{ApprovalId, JobKey, NoticeId};
 use crate::domain::word::Word as _;
 
 /// How often a notice is tried; with the back-off that is more than a day and a half.
@@ -202,50 +204,61 @@ impl Store {
         )
         .fetch_optional(&mut *tx)
         .await?;
+        let Some(failed) = read_failed(&mut tx, &key, notice_id, tries).await? else {
+            return Ok(false);
+        };
+        let delivery = match (failed.is_overtaken, failed.is_last) {
+            (true, _) => Delivery::Superseded,
+            (false, true) => Delivery::Failed,
+            (false, false) => Delivery::Pending,
+        };
+        // The message that had its links did not arrive; those links still work, but nobody knows their tokens any more.
+        let mut links = Vec::new();
+        let asked = failed.approval_id.filter(|_| delivery == Delivery::Pending).map(ApprovalId);
+        let tokens = asked.map(|approval_id| {
+            mint_links(&key, approval_id, &failed.recipient, failed.approver.as_slice(), &mut links)
+        });
+        keep_links(&mut tx, &key, &links).await?;
         let needs = match next {
             Next::As(needs) => Some(needs.word()),
             Next::GiveUp | Next::Later | Next::Closed => None,
         };
-        let recipient = sqlx::query_scalar!(
+        sqlx::query!(
             "-- send_notice_again
-            update longhaul.outbox o set
-              delivery = case when longhaul.is_overtaken(o) then 'superseded'
-                when o.tries >= $4 then 'failed' else 'pending' end,
-              tokens = case when o.tries < $4 and not longhaul.is_overtaken(o) then o.tokens end,
-              due_at = longhaul.now() + make_interval(secs => case when $5 then
-                greatest(60, least(3600, power(4, least(o.tries, 7) - 1))) else 0 end),
-              failed_try = o.tries, needs = coalesce($6, o.needs), error = $7, provider_message_id = null,
+            update longhaul.outbox o set delivery = $4, tokens = $5,
+              -- What failed in the form that it is to have next would fail the same way at once.
+              due_at = longhaul.now() + make_interval(secs => case when $6 or o.needs = $7 then
+                greatest(60, least(3600, power(4, least(o.tries - o.tries_before, 7) - 1))) else 0 end),
+              failed_try = o.tries, needs = coalesce($7, o.needs), error = $8, provider_message_id = null,
               updated_at = longhaul.now()
-            where o.shard = $1 and o.job_id = $2 and o.notice_id = $3 and o.tries = $8
-              and o.failed_try is distinct from o.tries and o.receipt is null
-              and o.delivery in ('pending', 'sending', 'sent', 'unconfirmed')
-            returning o.recipient",
+            where o.shard = $1 and o.job_id = $2 and o.notice_id = $3",
             key.shard(),
             key.job_id(),
             notice_id,
-            TRIES_MAX,
+            delivery.word(),
+            tokens,
             next == Next::Later,
             needs,
             error,
-            tries,
         )
-        .fetch_optional(&mut *tx)
+        .execute(&mut *tx)
         .await?;
-        if let Some(recipient) = recipient.as_deref().filter(|_| next == Next::Closed) {
+        if delivery == Delivery::Pending {
+            keep_from_release_before(&mut tx, &key, notice_id).await?;
+        }
+        if next == Next::Closed {
             sqlx::query!(
                 "-- close_window
                 update longhaul.recipient set closed_at = longhaul.now(), updated_at = longhaul.now()
                 where recipient = $1",
-                recipient,
+                failed.recipient,
             )
             .execute(&mut *tx)
             .await?;
         }
         tx.commit().await?;
-        if recipient.is_some() {
-            self.wake.job_changed(&key, Woken { notices: true, work: false });
-        }
-        Ok(recipient.is_some())
+        self.wake.job_changed(&key, Woken { notices: true, work: false });
+        Ok(true)
     }
 }
 
@@ -260,6 +273,65 @@ impl Receipt {
             Stage::Failed { error, next } => Some((error, *next)),
         }
     }
+}
+
+/// A notice whose newest try failed.
+struct Failed {
+    recipient: String,
+    approval_id: Option<Uuid>,
+    approver: Option<String>,
+    is_last: bool,
+    is_overtaken: bool,
+}
+
+/// Reads and locks a notice whose newest try this is; `None` if its failure is no news.
+async fn read_failed(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    notice_id: Uuid,
+    tries: i32,
+) -> Result<Option<Failed>, StoreError> {
+    let failed = sqlx::query_as!(
+        Failed,
+        r#"-- read_failed_notice
+        select o.recipient, o.approval_id, o.approver, o.tries - o.tries_before >= $5 as "is_last!",
+          longhaul.is_overtaken(o) as "is_overtaken!"
+        from longhaul.outbox o
+        where o.shard = $1 and o.job_id = $2 and o.notice_id = $3 and o.tries = $4
+          and o.failed_try is distinct from o.tries and o.receipt is null
+          and o.delivery in ('pending', 'sending', 'sent', 'unconfirmed')
+        for update of o"#,
+        key.shard(),
+        key.job_id(),
+        notice_id,
+        tries,
+        TRIES_MAX,
+    );
+    Ok(failed.fetch_optional(tx).await?)
+}
+
+/// Leaves a notice to servers of this release, which know the form that it must have.
+///
+/// One of the release before that is sending another of the job's notices must still be able to record that,
+/// and one that has the job in hand, to go on.
+async fn keep_from_release_before(
+    tx: &mut PgConnection,
+    key: &JobKey,
+    notice_id: Uuid,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "-- raise_spec_version_of_notice
+        update longhaul.job j set spec_version = 4
+        where j.shard = $1 and j.job_id = $2 and j.spec_version < 4 and j.status <> 'running'
+          and not exists (select from longhaul.outbox s where s.shard = $1 and s.job_id = $2
+            and s.notice_id <> $3 and s.delivery = 'sending')",
+        key.shard(),
+        key.job_id(),
+        notice_id,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// The notice that a receipt is about, and the try.

@@ -3,6 +3,8 @@
 //! The row keeps the distance between two messages, and knows since when we may write freely.
 //! It is made when it is first needed, and outlives the jobs it was made for.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
 use super::{Store, StoreError, bounded};
@@ -34,6 +36,25 @@ impl Store {
             .execute(&self.pool),
         )
         .await?;
+        Ok(())
+    }
+
+    /// Notes that an answer is being sent to a person of these names: what comes next keeps its distance from it.
+    pub async fn note_answer(&self, names: &[String], spacing: Duration) -> Result<(), StoreError> {
+        let noted = sqlx::query!(
+            "-- note_answer
+            update longhaul.recipient r set updated_at = longhaul.now(),
+              next_at = greatest(r.next_at, longhaul.now()) + make_interval(secs => $2)
+            from (
+              -- In one order, so that two answers never wait for each other.
+              select w.recipient from longhaul.recipient w where w.recipient = any($1)
+              order by w.recipient for update
+            ) w
+            where r.recipient = w.recipient",
+            names,
+            spacing.as_secs_f64(),
+        );
+        bounded(noted.execute(&self.pool)).await?;
         Ok(())
     }
 

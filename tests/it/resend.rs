@@ -6,12 +6,15 @@ use longhaul::rpc::proto::{
     Delivery, JobNotice, JobSettings, JobStatus, ListNoticesRequest, ListNoticesResponse,
     NoticeKind, ResendNoticeRequest, ResendNoticeResponse, SubmitJobRequest,
 };
+use longhaul::store::{Store, StoreSettings};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::ask::form;
+use crate::delivery::{OPEN, body, post, status};
 use crate::harness::{
-    Client, PATIENCE, PERSON, Rig, Told, approval, approve, job, links, wait, with,
+    Client, PATIENCE, PERSON, Rig, Told, approval, approve, cancel, job, links, parked, pause,
+    resume, retry, wait, with,
 };
 use crate::program::{Program, SERVE};
 use crate::receiver::{Answer, Book, Receiver, SECRET};
@@ -156,6 +159,61 @@ async fn a_person_gets_what_failed_again_and_its_links_decide() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_used_up_its_tries_has_as_many_again_and_no_old_try_is_taken_for_a_new_one() {
+    let rig = Rig::start_with(OPEN).await;
+    rig.submit(job("asked", [approval("Good?")])).await;
+    let sent = "select delivery = 'sent' from longhaul.outbox where job_id = $1";
+    rig.db.wait_until(sent, "asked").await;
+    let first = rig.sandbox.messages(PERSON, 1).await.remove(0);
+    let used_up = "update longhaul.outbox set tries = 50, delivery = 'failed', failed_try = 50, needs = 'template'";
+    sqlx::raw_sql(used_up).execute(&rig.db.pool).await.unwrap();
+    rig.sandbox.break_whatsapp(json!({"code": 131_056, "times": 1})).await;
+    let failed = list(&rig, dead()).await.notices;
+    assert!(resend(&rig, &id(&failed[0])).await.unwrap().changed);
+    let again = "select delivery = 'pending' and tries = 51 and tries_before = 50 and needs is null and failed_try is null
+        from longhaul.outbox where job_id = $1";
+    rig.db.wait_until(again, "asked").await;
+    rig.db.shift_clock(10).await;
+    rig.db.wait_until(sent, "asked").await;
+    let mut late = status(&first, "failed");
+    late["errors"] = json!([{"code": 131_026, "title": "No"}]);
+    assert_eq!(post(&rig, &body(&[late])).await, 200);
+    rig.db.wait_until(sent, "asked").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happened_stays_told_and_what_was_undone_does_not() {
+    let rig = Rig::start().await;
+    for job_id in ["resumed", "retried"] {
+        rig.submit(parked(job_id)).await;
+    }
+    for action in [pause(), resume()] {
+        assert!(rig.control("resumed", action).await);
+    }
+    for action in [cancel(), retry(0)] {
+        assert!(rig.control("retried", action).await);
+    }
+    let ask = "select longhaul.is_overtaken(jsonb_populate_record(null::longhaul.outbox,
+          jsonb_build_object('shard', shard, 'job_id', job_id, 'sequence', 1, 'kind', $2)))
+        from longhaul.job where job_id = $1";
+    for (job_id, kind, is_overtaken) in [
+        ("resumed", "out_of_budget", true),
+        ("resumed", "completed", false),
+        ("resumed", "paused", false),
+        ("retried", "out_of_budget", true),
+        ("retried", "cancelled", true),
+        ("retried", "failed", true),
+        ("retried", "daily_budget", false),
+        ("retried", "approval_decided", false),
+        ("retried", "notice_failed", false),
+    ] {
+        let asked = sqlx::query_scalar(ask).bind(job_id).bind(kind);
+        let said: bool = asked.fetch_one(&rig.db.pool).await.unwrap();
+        assert_eq!(said, is_overtaken, "{job_id} {kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_overtaken_or_is_not_there_is_not_sent_again() {
     let receiver = Receiver::start().await;
     let book = book(&receiver);
@@ -186,6 +244,35 @@ async fn what_was_overtaken_or_is_not_there_is_not_sent_again() {
         )
         .await;
     assert!(!resend(&rig, &twice).await.unwrap().changed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_an_endpoint_that_nobody_knows_is_given_up_after_a_day_and_a_half() {
+    let receiver = Receiver::start().await;
+    let book = book(&receiver);
+    let rig = Rig::start_with(&[book.variable(), ("LONGHAUL_NOTIFY", "")]).await;
+    receiver.answer([Answer::Status(503)]);
+    rig.submit(told(job("orphan", [wait(0)]))).await;
+    let waits = "select delivery = 'pending' and tries = 1 from longhaul.outbox where job_id = $1";
+    rig.db.wait_until(waits, "orphan").await;
+    let rename = "update longhaul.outbox set recipient = 'webhook:gone'";
+    sqlx::raw_sql(rename).execute(&rig.db.pool).await.unwrap();
+    let settings = StoreSettings {
+        database_url: rig.db.url.as_str().into(),
+        direct_url: None,
+        connections_max: 1,
+    };
+    let store = Store::connect(&settings).await.unwrap();
+    let give_up = async |known: &[&str]| {
+        let known: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
+        store.give_up_orphaned_notices(&known).await.unwrap()
+    };
+    assert_eq!(give_up(&["ops"]).await, 0);
+    rig.db.shift_clock(36 * 3600 + 1).await;
+    // Who knows no endpoint at all is no judge, and who knows this one sends to it.
+    assert_eq!((give_up(&[]).await, give_up(&["ops", "gone"]).await), (0, 0));
+    assert_eq!(give_up(&["ops"]).await, 1);
+    rig.db.wait_until(ALL_JUDGED, "orphan").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

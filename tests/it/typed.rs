@@ -4,13 +4,14 @@ use longhaul::rpc::proto::{ApprovalStep, Door, JobSettings, JobStatus};
 use serde_json::json;
 
 use crate::delivery::{OPEN, body as statuses, post, status};
-use crate::harness::{PERSON, Rig, approval_step, job, run, with};
+use crate::harness::{PERSON, Rig, approval_step, job, run, wait, with};
 use crate::inbound::{
     IS_HANDLED, STRANGER, answers, ask, asking, body, booked, decided, hear, last_answer, later,
-    text,
+    tap, text,
 };
 use crate::program::Folder;
 
+const IS_SENT: &str = "select bool_and(delivery = 'sent') from longhaul.outbox where job_id = $1";
 const OTHER: &str = "+15550101";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +77,7 @@ async fn what_was_written_before_the_request_arrived_decides_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_two_pending_a_text_decides_neither_and_a_reply_decides_its_own() {
     let rig = Rig::start_with(OPEN).await;
-    ask(&rig, asking("one", PERSON), PERSON).await;
+    let one = ask(&rig, asking("one", PERSON), PERSON).await;
     let two = ask(&rig, asking("two", PERSON), PERSON).await;
     let at = later(&rig).await;
     hear(&rig, text("wamid.which", PERSON, "approve", at)).await;
@@ -95,9 +96,34 @@ async fn with_two_pending_a_text_decides_neither_and_a_reply_decides_its_own() {
     reply["context"] = json!({"from": "15551111", "id": two.message["id"]});
     hear(&rig, reply).await;
     rig.settled_as("two", JobStatus::Cancelled).await;
-    // Now one is left.
+    // Now one is left, but what they had before them last was the other.
     hear(&rig, text("wamid.left", PERSON, "approve", at + 1)).await;
+    assert_eq!(rig.job("one").await.status(), JobStatus::AwaitingApproval);
+    let mut reply = text("wamid.that", PERSON, "approve", at + 2);
+    reply["context"] = json!({"from": "15551111", "id": one.message["id"]});
+    hear(&rig, reply).await;
     rig.settled_as("one", JobStatus::Completed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_decides_only_what_they_were_asked_last_when_they_wrote() {
+    let rig = Rig::start_with(OPEN).await;
+    let before = ask(&rig, asking("before", PERSON), PERSON).await;
+    ask(&rig, asking("after", PERSON), PERSON).await;
+    let at = later(&rig).await;
+    rig.db.shift_clock(120).await;
+    hear(&rig, tap("wamid.tap", PERSON, "a", &before)).await;
+    rig.settled_as("before", JobStatus::Completed).await;
+    // Both were open when they wrote.
+    hear(&rig, text("wamid.slow", PERSON, "reject", at)).await;
+    assert_eq!(rig.job("after").await.status(), JobStatus::AwaitingApproval);
+    // What they were told last asks nothing.
+    rig.submit(job("end", [wait(0)])).await;
+    rig.db.wait_until(IS_SENT, "end").await;
+    let at = later(&rig).await;
+    hear(&rig, text("wamid.news", PERSON, "reject", at)).await;
+    assert_eq!(rig.job("after").await.status(), JobStatus::AwaitingApproval);
+    assert!(last_answer(&rig, PERSON).await.starts_with("*This waits for your decision*"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,13 +12,25 @@ use crate::harness::{PERSON, Rig, approval, approve, job, links, wait};
 const IS_SENT: &str = "select bool_and(delivery = 'sent') from longhaul.outbox where job_id = $1";
 const WAITS: &str = "select delivery = 'pending' from longhaul.outbox where job_id = $1";
 
+/// A rig with templates and a webhook, and a sandbox that knows the second template as well.
+async fn with_templates() -> Rig {
+    let rig = Rig::start_with(&templates()).await;
+    let link = |text: &str| json!({"type": "URL", "text": text, "url": "https://x.example/{{1}}"});
+    let components = json!([{"type": "BODY", "text": "A job asks: {{1}}, {{2}}, until {{3}}. Please decide."},
+        {"type": "BUTTONS", "buttons": [link("Approve"), link("Reject")]}]);
+    let backup =
+        json!({"name": "approval_request_2", "language": "en_US", "components": components});
+    rig.sandbox.add_template(backup).await;
+    rig
+}
+
 /// With templates, and a webhook.
 fn templates() -> Vec<(&'static str, &'static str)> {
     let mut variables = OPEN.to_vec();
     variables.extend([
-        ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE", "longhaul_request"),
-        ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE_BACKUP", "longhaul_request_2"),
-        ("LONGHAUL_WHATSAPP_NOTICE_TEMPLATE", "longhaul_notice"),
+        ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE", "approval_request"),
+        ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE_BACKUP", "approval_request_2"),
+        ("LONGHAUL_WHATSAPP_NOTICE_TEMPLATE", "job_notice"),
     ]);
     variables
 }
@@ -72,9 +84,9 @@ fn failed(message: &Value, code: u32) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn within_a_day_of_what_a_person_wrote_they_are_written_to_freely() {
-    let rig = Rig::start_with(&templates()).await;
+    let rig = with_templates().await;
     let before = ask(&rig, "before").await;
-    assert_eq!(template(&before), Some("longhaul_request"));
+    assert_eq!(template(&before), Some("approval_request"));
     for link in buttons(&rig, &before) {
         assert_eq!(rig.http.get(&link).send().await.unwrap().status(), 200);
     }
@@ -86,30 +98,30 @@ async fn within_a_day_of_what_a_person_wrote_they_are_written_to_freely() {
     assert_eq!(ask(&rig, "still").await["type"], "text");
     // An hour is left for what is on its way.
     rig.db.shift_clock(3600).await;
-    assert_eq!(template(&ask(&rig, "after").await), Some("longhaul_request"));
+    assert_eq!(template(&ask(&rig, "after").await), Some("approval_request"));
     rig.submit(job("end", [wait(0)])).await;
     rig.db.wait_until(IS_SENT, "end").await;
-    assert_eq!(template(&last(&rig, "end").await), Some("longhaul_notice"));
+    assert_eq!(template(&last(&rig, "end").await), Some("job_notice"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_meta_calls_closed_stays_so_until_the_person_writes() {
-    let rig = Rig::start_with(&templates()).await;
+    let rig = with_templates().await;
     write(&rig).await;
     rig.sandbox.break_whatsapp(json!({"code": 131_047, "times": 1})).await;
     let message = ask(&rig, "refused").await;
-    assert_eq!(template(&message), Some("longhaul_request"));
+    assert_eq!(template(&message), Some("approval_request"));
     assert_eq!(rig.sandbox.refused_messages(PERSON, 1).await.len(), 1);
     let tries = "select tries::bigint from longhaul.outbox where job_id = 'refused'";
     assert_eq!(rig.db.number(tries).await, 1, "a refusal is certain, so nothing had to wait");
-    assert_eq!(template(&ask(&rig, "next").await), Some("longhaul_request"));
+    assert_eq!(template(&ask(&rig, "next").await), Some("approval_request"));
     write(&rig).await;
     assert_eq!(ask(&rig, "written").await["type"], "text");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_was_closed_after_all_has_the_template_sent_with_links_of_its_own() {
-    let rig = Rig::start_with(&templates()).await;
+    let rig = with_templates().await;
     write(&rig).await;
     let message = ask(&rig, "asked").await;
     let failed = failed(&message, 131_047);
@@ -117,7 +129,7 @@ async fn a_window_that_was_closed_after_all_has_the_template_sent_with_links_of_
     let twice = "select delivery = 'sent' and tries = 2 from longhaul.outbox where job_id = $1";
     rig.db.wait_until(twice, "asked").await;
     let again = last(&rig, "asked").await;
-    assert_eq!(template(&again), Some("longhaul_request"));
+    assert_eq!(template(&again), Some("approval_request"));
     // It is no news any more, and neither is what the first message went through before.
     assert_eq!(post(&rig, &body(&[failed, status(&message, "sent")])).await, 200);
     assert_eq!(shown(&rig, "asked").await, (Delivery::Sent, String::new()));
@@ -145,6 +157,10 @@ async fn what_could_not_be_delivered_for_a_while_is_sent_again_after_a_while() {
         assert_eq!(post(&rig, &body(&[status(&message, "sent")])).await, 200);
         assert_eq!(shown(&rig, job_id).await.0, Delivery::Pending);
     }
+    // A server of the release before would not know how to send it, and leaves it alone.
+    let readied = "select count(*) from longhaul.outbox o join longhaul.job j using (shard, job_id)
+      where j.spec_version = 4 and (o.approval_id is null) = (o.tokens is null)";
+    assert_eq!(rig.db.number(readied).await, 2);
     rig.db.shift_clock(61).await;
     for job_id in ["end", "asked"] {
         rig.db.wait_until(IS_SENT, job_id).await;
@@ -171,11 +187,11 @@ async fn what_was_decided_meanwhile_is_not_sent_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_form_that_could_not_be_delivered_is_followed_by_another() {
-    let rig = Rig::start_with(&templates()).await;
+    let rig = with_templates().await;
     write(&rig).await;
     let message = ask(&rig, "asked").await;
     for (number, (code, form)) in
-        [(131_053, "longhaul_request"), (132_015, "longhaul_request_2")].into_iter().enumerate()
+        [(131_053, "approval_request"), (132_015, "approval_request_2")].into_iter().enumerate()
     {
         let message = last(&rig, "asked").await;
         assert_eq!(post(&rig, &body(&[failed(&message, code)])).await, 200);
@@ -184,8 +200,12 @@ async fn a_form_that_could_not_be_delivered_is_followed_by_another() {
         assert_eq!(template(&last(&rig, "asked").await), Some(form));
     }
     let backup = last(&rig, "asked").await;
+    // A template may be taken again any hour, so it waits.
     assert_eq!(post(&rig, &body(&[failed(&backup, 132_015)])).await, 200);
-    assert_eq!(shown(&rig, "asked").await.0, Delivery::Failed);
+    assert_eq!(shown(&rig, "asked").await.0, Delivery::Pending);
+    rig.db.shift_clock(3600).await;
+    rig.db.wait_until(IS_SENT, "asked").await;
+    assert_eq!(template(&last(&rig, "asked").await), Some("approval_request_2"));
     assert_eq!(message["type"], "text");
 }
 

@@ -22,10 +22,9 @@ use crate::notify::NotifySetupError;
 use crate::notify::refusal::{back_off, find_wait};
 use crate::notify::whatsapp::{chain, is_loopback, read};
 use crate::store::endpoint::{EndpointNotice, Posted};
+use crate::store::receipt::TRIES_MAX;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a notice is tried; with the back-off that is more than a day and a half.
-const TRIES_MAX: i32 = 50;
 /// How often one is tried that was refused, which mostly stays so.
 const REFUSED_TRIES_MAX: i32 = 5;
 /// The longest that an endpoint which is away is left alone.
@@ -201,7 +200,15 @@ impl Client {
         }
         let is_away = passes(status);
         let most = if is_away { TRIES_MAX } else { REFUSED_TRIES_MAX };
-        (again(tries, most, find_wait(&headers), error), !is_away)
+        let wait = find_wait(&headers);
+        let posted = match again(tries, most, wait, error) {
+            // With these it speaks of itself, and not of this notice.
+            Posted::Again { after, error, .. } if asks_for_rest(status) => {
+                Posted::Again { after, rest: wait.unwrap_or_default(), error }
+            }
+            posted @ (Posted::Again { .. } | Posted::GivenUp { .. } | Posted::Taken) => posted,
+        };
+        (posted, !is_away)
     }
 }
 
@@ -224,11 +231,17 @@ fn passes(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status.as_u16(), 408 | 409 | 425 | 429)
 }
 
+/// Whether a wait that it asks for is for everything that there is for it.
+fn asks_for_rest(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+}
+
 fn again(tries: i32, most: i32, wait: Option<Duration>, error: String) -> Posted {
     if tries >= most {
         return Posted::GivenUp { error: format!("given up after {tries} tries: {error}") };
     }
-    Posted::Again { after: back_off(tries).max(wait.unwrap_or_default()), error }
+    let after = back_off(tries).max(wait.unwrap_or_default());
+    Posted::Again { after, rest: Duration::ZERO, error }
 }
 
 #[expect(clippy::disallowed_methods, reason = "receivers compare the time with their own clocks")]
@@ -290,7 +303,11 @@ mod tests {
         let tried = |tries, most| again(tries, most, Some(Duration::from_secs(9)), "no".to_owned());
         assert_eq!(
             tried(1, 5),
-            Posted::Again { after: Duration::from_secs(9), error: "no".to_owned() }
+            Posted::Again {
+                after: Duration::from_secs(9),
+                rest: Duration::ZERO,
+                error: "no".to_owned()
+            }
         );
         assert_eq!(tried(5, 5), Posted::GivenUp { error: "given up after 5 tries: no".to_owned() });
     }

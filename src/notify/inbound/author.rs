@@ -50,9 +50,7 @@ impl Listener {
         author: &Author,
     ) -> Result<(), StoreError> {
         let Some(at) = message.sent_at else { return Ok(()) };
-        // Who was never written to may yet be, under any way to write their number.
-        let names = if author.written_to.is_empty() { &author.names } else { &author.written_to };
-        for name in names {
+        for name in author.rows() {
             self.store().note_inbound(name, at, message.user_id.as_deref()).await?;
         }
         Ok(())
@@ -63,6 +61,12 @@ impl Author {
     /// Whether we have ever had to do with them.
     pub(super) fn is_known(&self) -> bool {
         self.person.is_some() || !self.written_to.is_empty()
+    }
+
+    /// Under which names they are kept: those we have written to, or who was never written to may yet be,
+    /// under any way to write their number.
+    pub(super) fn rows(&self) -> &[String] {
+        if self.written_to.is_empty() { &self.names } else { &self.written_to }
     }
 
     /// Where they are.

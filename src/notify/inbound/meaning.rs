@@ -1,9 +1,12 @@
 //! What a message means: which approval it decides and how, or what its sender has to be told.
 //!
 //! A tap names its approval, and a reply names the message that asked. A text alone decides only where exactly one
-//! approval is pending for its sender, whose request had reached them before they wrote.
+//! approval is pending for its sender, whose request was the last that had reached them before they wrote, and where
+//! nothing that they were asked was closed since: else it may have been meant for something else.
+//! What quotes a request decides what that asks, whenever it was written.
 //! Nobody decides who is not asked by that approval, and nobody is told anything whom we never had to do with.
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::Listener;
@@ -108,9 +111,14 @@ impl Listener {
             let answer = Answer::One { task: only.task };
             return Ok(Meaning::Asks { answer, language: only.language });
         };
-        let came_after = message.sent_at.zip(only.arrived_at).is_some_and(|(sent, at)| sent > at);
-        if !came_after {
+        let came_after = |sent_at: &DateTime<Utc>| only.arrived_at.is_some_and(|at| *sent_at > at);
+        let Some(sent_at) = message.sent_at.filter(came_after) else {
             let answer = Answer::TooEarly { task: only.task };
+            return Ok(Meaning::Asks { answer, language: only.language });
+        };
+        let seen = self.store().look_back(&author.names, sent_at).await?;
+        if seen.last_asked != Some(only.approval_id) || seen.was_closed {
+            let answer = Answer::One { task: only.task };
             return Ok(Meaning::Asks { answer, language: only.language });
         }
         Ok(decide(only, typed.verdict))

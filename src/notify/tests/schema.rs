@@ -1,7 +1,12 @@
 //! Every form of every notice, against Meta's own description of what it takes.
 
 use super::form::{forms, templates, told};
+use chrono::DateTime;
+
 use super::*;
+use crate::notify::message::Address;
+use crate::notify::text::answer::tests::every;
+use crate::notify::text::answer::{say, write};
 
 const SCHEMA: &str = include_str!("../../../tests/it/fixture/whatsapp_message.json");
 
@@ -15,6 +20,8 @@ fn faults(message: &Value) -> Vec<String> {
 async fn every_form_of_every_notice_is_as_meta_describes_it() {
     let kinds = [
         NoticeKind::ApprovalRequested,
+        NoticeKind::ApprovalReminder,
+        NoticeKind::ApprovalEscalated,
         NoticeKind::Completed,
         NoticeKind::Failed,
         NoticeKind::Cancelled,
@@ -45,6 +52,22 @@ async fn every_form_of_every_notice_is_as_meta_describes_it() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen, ["ask", "ask_2", "button", "cta_url", "tell", "text"]);
+}
+
+#[tokio::test]
+async fn every_answer_is_as_meta_describes_it() {
+    let (address, mut received) = serve(vec![accepted()]).await;
+    let sender = sender(&settings(address));
+    for language in ["en", "zh", "pt-BR"] {
+        for answer in every() {
+            let text = write(&answer, say(Some(language), ""), Tz::UTC);
+            for to in [Address::Phone(TO), Address::UserId("US.1")] {
+                sender.answer(to, &text, "answer", DateTime::UNIX_EPOCH).await;
+                let body = received.recv().await.expect("it was sent").body;
+                assert_eq!(faults(&body), [""; 0], "{body}");
+            }
+        }
+    }
 }
 
 #[test]

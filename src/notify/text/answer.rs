@@ -190,10 +190,10 @@ fn moment(at: DateTime<Utc>, zone: Tz, say: &Say) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::notify) mod tests {
     use super::*;
 
-    fn every() -> Vec<Answer> {
+    pub(in crate::notify) fn every() -> Vec<Answer> {
         let task = || "为记账App写文案".to_owned();
         let decision = |verdict, voter: &str, door| Decision {
             verdict,

@@ -30,6 +30,7 @@ pub(in crate::notify) fn notice(kind: NoticeKind, language: &str) -> Outgoing {
         kind,
         recipient: "+15550100".to_owned(),
         tries: 1,
+        tries_before: 0,
         approval_id: kind.asks().then(|| ApprovalId(Uuid::from_u128(0xa11))),
         needs: None,
         last_error: None,

@@ -33,7 +33,47 @@ pub struct PendingApproval {
     pub arrived_at: Option<DateTime<Utc>>,
 }
 
+/// What a person had been told when they wrote, and what happened since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookedBack {
+    /// The approval that the newest message then with them asks for; none if it asks for nothing.
+    pub last_asked: Option<ApprovalId>,
+    /// Whether something that they were asked was closed after they wrote.
+    pub was_closed: bool,
+}
+
 impl Store {
+    /// Looks back at what somebody of these names was told lately, from the moment in which they wrote.
+    ///
+    /// That moment is told in whole seconds, so what reached them within its second counts as there before.
+    pub async fn look_back(
+        &self,
+        names: &[String],
+        sent_at: DateTime<Utc>,
+    ) -> Result<LookedBack, StoreError> {
+        let seen = sqlx::query!(
+            r#"-- look_back
+            -- cross-shard: what a person was told is of jobs of every shard
+            with told as materialized (
+              select o.shard, o.job_id, o.notice_id, o.approval_id, coalesce(o.arrived_at, o.updated_at) as at
+              from unnest($1::text[]) as n (name)
+              cross join lateral (
+                select o.shard, o.job_id, o.notice_id, o.approval_id, o.arrived_at, o.updated_at
+                from longhaul.outbox o where o.recipient = n.name and o.delivery = 'sent'
+                order by o.notice_id desc limit 20
+              ) o
+            )
+            select (select t.approval_id from told t where t.at < $2::timestamptz + interval '1 second'
+                order by t.at desc, t.notice_id desc limit 1) as last_asked,
+              exists (select from told t join longhaul.approval a using (shard, job_id, approval_id)
+                where a.closed_at > $2) as "was_closed!""#,
+            names,
+            sent_at,
+        );
+        let seen = bounded(seen.fetch_one(&self.pool)).await?;
+        Ok(LookedBack { last_asked: seen.last_asked.map(ApprovalId), was_closed: seen.was_closed })
+    }
+
     /// The notice whose message this is, if it is one of ours.
     pub async fn find_answered(&self, message_id: &str) -> Result<Option<Answered>, StoreError> {
         let found = sqlx::query!(

@@ -28,6 +28,8 @@ pub struct Outgoing {
     pub recipient: String,
     /// Which try this is, from 1.
     pub tries: i32,
+    /// How many of them were before somebody last had it sent again.
+    pub tries_before: i32,
     /// The approval it asks for.
     pub approval_id: Option<ApprovalId>,
     /// What it must be sent as, if what went before was refused.
@@ -64,6 +66,13 @@ pub struct Outgoing {
     pub deadline_at: Option<DateTime<Utc>>,
     /// The time now.
     pub now: DateTime<Utc>,
+}
+
+impl Outgoing {
+    /// Which try this is since it was first to be sent, or since somebody last had it sent again, from 1.
+    pub fn tries_now(&self) -> i32 {
+        self.tries.saturating_sub(self.tries_before)
+    }
 }
 
 /// The tokens of the two links of an approval request.
@@ -111,6 +120,7 @@ pub(super) struct Row {
     pub(super) kind: String,
     pub(super) recipient: String,
     pub(super) tries: i32,
+    pub(super) tries_before: i32,
     pub(super) tokens: Option<Value>,
     pub(super) approval_id: Option<Uuid>,
     pub(super) needs: Option<String>,
@@ -141,6 +151,7 @@ impl Row {
             kind: word("outbox", &self.kind)?,
             recipient: self.recipient,
             tries: self.tries,
+            tries_before: self.tries_before,
             approval_id: self.approval_id.map(ApprovalId),
             needs: self.needs.map(|needs| word("outbox", &needs)).transpose()?,
             last_error: self.error,

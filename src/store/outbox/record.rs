@@ -71,7 +71,7 @@ impl Store {
               delivery = case when $4 = 'pending' and g.is_overtaken then 'superseded' else $4 end,
               tokens = case when $4 = 'pending' and not g.is_overtaken then o.tokens end,
               tries = o.tries - $9,
-              due_at = longhaul.now() + make_interval(secs => $5),
+              due_at = coalesce($10, longhaul.now()) + make_interval(secs => $5),
               provider_message_id = $6, error = $7, updated_at = longhaul.now()
             from (
               -- Was its approval decided, or the end it tells undone, while it was on its way?
@@ -90,6 +90,8 @@ impl Store {
             error,
             notice.tries,
             i32::from(matches!(sent, Sent::Held { .. })),
+            // The channel counts from there as well, and opens when it is due.
+            matches!(sent, Sent::Held { .. }).then_some(notice.now),
         )
         .fetch_optional(&mut *tx)
         .await?

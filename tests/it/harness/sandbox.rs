@@ -69,6 +69,13 @@ impl Sandbox {
         assert!(answer.status().is_success(), "{settings} are no settings");
     }
 
+    /// Adds a template to those that are approved.
+    pub async fn add_template(&self, template: Value) {
+        let url = format!("{}/_sandbox/whatsapp/templates", self.url);
+        let answer = self.http.post(url).json(&template).send().await.unwrap();
+        assert!(answer.status().is_success(), "{template} is no template");
+    }
+
     /// Opens a person's chat on the phone.
     pub async fn open_phone(&self, of: &str) {
         let mut url = reqwest::Url::parse(&format!("{}/phone", self.url)).unwrap();

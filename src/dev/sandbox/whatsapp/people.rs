@@ -44,9 +44,11 @@ impl People {
         number.unwrap_or_else(|| user_id.to_owned())
     }
 
-    /// Notes that a person wrote.
+    /// Notes that a person wrote; what was written before it may come after it.
     pub fn wrote(&self, person: &str, at: DateTime<Utc>) {
-        self.lock().wrote_at.insert(person.to_owned(), at);
+        let mut known = self.lock();
+        let last = known.wrote_at.entry(person.to_owned()).or_insert(at);
+        *last = at.max(*last);
     }
 
     /// Whether a person wrote within the last 24 hours.
@@ -118,6 +120,8 @@ mod tests {
         people.wrote("+1", now);
         assert!(people.is_window_open("+1", now + TimeDelta::seconds(86_399)));
         assert!(!people.is_window_open("+1", now + TimeDelta::seconds(86_400)));
+        people.wrote("+1", now - TimeDelta::hours(2));
+        assert!(people.is_window_open("+1", now + TimeDelta::hours(23)));
         assert!(!people.is_window_open("+2", now));
     }
 }
