@@ -57,11 +57,13 @@ async fn a_submit_answers_with_what_a_look_at_the_job_finds() {
     ] {
         let answered = rig.submit(submitted).await.job.unwrap();
         let mut found = rig.job(&answered.job_id).await;
-        // A lease may have been renewed, and a notice sent, between the two.
+        // A lease may have been renewed, and a notice sent, between the two; ids of notices are not told at once.
         assert_eq!(found.lease_expires_at.is_some(), answered.lease_expires_at.is_some());
         found.lease_expires_at = answered.lease_expires_at;
         for (found, answered) in found.notices.iter_mut().zip(&answered.notices) {
             (found.delivery, found.updated_at) = (answered.delivery, answered.updated_at);
+            found.tries = answered.tries;
+            found.notice_id.clone_from(&answered.notice_id);
         }
         assert_eq!(answered, found);
     }
