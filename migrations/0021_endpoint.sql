@@ -17,3 +17,5 @@ comment on column longhaul.outbox.tokens is
 create index outbox_dead on longhaul.outbox (notice_id) where delivery in ('failed', 'unconfirmed');
 -- The same of everything that has come to an end; what has not is little, and in outbox_due.
 create index outbox_settled on longhaul.outbox (notice_id) where delivery not in ('pending', 'sending');
+-- The same of one recipient.
+create index outbox_told on longhaul.outbox (recipient, notice_id) where delivery not in ('pending', 'sending');

@@ -92,7 +92,7 @@ impl Config {
         listen: Listen,
         find: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let mut reader = Reader { find, mistakes: Vec::new() };
+        let mut reader = Reader { find, mistakes: Vec::new(), has_faulty_book: false };
         let config = reader.config(listen);
         if reader.mistakes.is_empty() { Ok(config) } else { Err(ConfigError(reader.mistakes)) }
     }
@@ -115,7 +115,7 @@ impl Config {
 
 /// What the environment says about telemetry, which starts before everything else.
 pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
-    let mut reader = Reader { find: variable, mistakes: Vec::new() };
+    let mut reader = Reader { find: variable, mistakes: Vec::new(), has_faulty_book: false };
     let format = match reader.text("LONGHAUL_LOG_FORMAT").as_deref() {
         None | Some("text") => LogFormat::Text,
         Some("json") => LogFormat::Json,
@@ -130,7 +130,7 @@ pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
 
 /// What the environment says about the database alone.
 pub fn database() -> Result<StoreSettings, ConfigError> {
-    let mut reader = Reader { find: variable, mistakes: Vec::new() };
+    let mut reader = Reader { find: variable, mistakes: Vec::new(), has_faulty_book: false };
     let store = reader.store();
     if reader.mistakes.is_empty() { Ok(store) } else { Err(ConfigError(reader.mistakes)) }
 }
@@ -156,6 +156,8 @@ fn variable(name: &str) -> Option<String> {
 struct Reader<F> {
     find: F,
     mistakes: Vec<String>,
+    /// An address book is named, and there is none.
+    has_faulty_book: bool,
 }
 
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
@@ -297,6 +299,10 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .filter(|one| !one.is_empty())
             .map(str::to_owned)
             .collect();
+        if self.has_faulty_book {
+            // Whom it would have named cannot be known, and is no mistake of this one.
+            return people;
+        }
         self.check(|faults| check_people(name, &people, book, faults));
         people.iter().map(|person| book.known_as(person).to_owned()).collect()
     }

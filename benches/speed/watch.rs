@@ -33,7 +33,7 @@ pub async fn next(watch: &mut Streaming<WatchJobResponse>) -> Result<Event> {
         match message.content {
             Some(Content::Event(event)) => return Ok(event),
             Some(Content::Heartbeat(_)) => {}
-            Some(Content::Snapshot(_) | Content::OutputDelta(_)) | None => {
+            Some(Content::Snapshot(_) | Content::OutputDelta(_) | Content::Notice(_)) | None => {
                 bail!("a watch after a sequence sends events")
             }
         }

@@ -3,6 +3,10 @@
 //! In come the pieces in the order of the watch; out goes what is new of them, or the last lines of all there is.
 //! A watch that broke off tells an answer again from its beginning, which is told to nobody twice here.
 
+use std::io::{self, IsTerminal as _, Write as _};
+
+use anyhow::Result;
+
 use super::render::{char_width, harmless};
 use crate::rpc::proto::{Event, EventKind, OutputDelta};
 
@@ -82,6 +86,45 @@ fn fold(line: &str, cells: usize) -> Vec<String> {
     }
     rows.push(row.trim_end().to_owned());
     rows
+}
+
+/// The text of answers between the lines of events.
+#[derive(Default)]
+pub struct Prose {
+    arriving: Arriving,
+    is_within_a_line: bool,
+}
+
+impl Prose {
+    /// Tells what is new in a piece; to a terminal without what could command it.
+    pub fn tell(&mut self, piece: &OutputDelta) -> Result<()> {
+        let new = self.arriving.take(piece);
+        let mut out = io::stdout().lock();
+        if out.is_terminal() {
+            out.write_all(harmless(new).as_bytes())?;
+        } else {
+            out.write_all(new.as_bytes())?;
+        }
+        out.flush()?;
+        if let Some(last) = new.chars().last() {
+            self.is_within_a_line = last != '\n';
+        }
+        Ok(())
+    }
+
+    /// Comes to the end of the line, so that an event begins one.
+    pub fn end(&mut self, event: &Event) -> Result<()> {
+        self.arriving.hear(event);
+        self.end_line()
+    }
+
+    /// Comes to the end of the line.
+    pub fn end_line(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_within_a_line) {
+            writeln!(io::stdout())?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

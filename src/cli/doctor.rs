@@ -8,6 +8,8 @@ mod link;
 
 mod service;
 
+mod template;
+
 mod webhook;
 
 use std::io::{self, Write as _};
@@ -170,6 +172,7 @@ async fn examine(args: &DoctorArgs, report: &mut Report) -> Result<()> {
     let is_usable = service::check_database(&store, report).await;
     service::check_model(&config.model, report).await;
     service::check_whatsapp(config.notify.whatsapp.as_ref(), report).await;
+    template::check(&config, report).await;
     if is_usable {
         link::check(&store, &config.web.public_url, config::has_public_url(), report).await;
         webhook::check(&config, report).await;

@@ -22,6 +22,15 @@ pub enum Seen {
     Lost(String),
 }
 
+/// What a watch brings beside the history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// The text of answers as it arrives.
+    pub output: bool,
+    /// What becomes of notices.
+    pub notices: bool,
+}
+
 /// Follows a job on a task of its own: what it brings may be awaited beside a clock without losing any of it.
 ///
 /// It ends when the watch has ended well, with the error the server refused with, or when nobody listens.
@@ -29,13 +38,16 @@ pub fn follow(
     client: &Client,
     job_id: &str,
     after_sequence: Option<i32>,
-    has_deltas: bool,
+    beside: Beside,
 ) -> mpsc::Receiver<Result<Seen, Status>> {
     let (sender, receiver) = mpsc::channel(64);
     let mut client = client.clone();
-    let include_output_deltas = has_deltas;
-    let mut request =
-        WatchJobRequest { job_id: job_id.to_owned(), after_sequence, include_output_deltas };
+    let mut request = WatchJobRequest {
+        job_id: job_id.to_owned(),
+        after_sequence,
+        include_output_deltas: beside.output,
+        include_notices: beside.notices,
+    };
     tokio::spawn(async move {
         let mut backoff = BACKOFF.0;
         loop {
@@ -74,7 +86,7 @@ async fn pass_on(
         match &message.content {
             Some(Content::Snapshot(job)) => request.after_sequence = Some(job.last_sequence),
             Some(Content::Event(event)) => request.after_sequence = Some(event.sequence),
-            Some(Content::Heartbeat(_) | Content::OutputDelta(_)) | None => {}
+            Some(Content::Heartbeat(_) | Content::OutputDelta(_) | Content::Notice(_)) | None => {}
         }
         if sender.send(Ok(Seen::Message(Box::new(message)))).await.is_err() {
             break;
@@ -103,8 +115,8 @@ mod tests {
         rpc::proto::{
             ControlRequest, ControlResponse, Event, GetJobRequest, GetJobResponse, GetUsageRequest,
             GetUsageResponse, Job, ListJobsRequest, ListJobsResponse, ListNoticesRequest,
-            ListNoticesResponse, ResendNoticeRequest, ResendNoticeResponse, SubmitJobRequest,
-            SubmitJobResponse,
+            ListNoticesResponse, ResendNoticeRequest, ResendNoticeResponse, RevokeLinksRequest,
+            RevokeLinksResponse, SubmitJobRequest, SubmitJobResponse,
             job_service_server::{JobService, JobServiceServer},
         },
     };
@@ -185,6 +197,13 @@ mod tests {
             Err(Status::unimplemented(""))
         }
 
+        async fn revoke_links(
+            &self,
+            _: Request<RevokeLinksRequest>,
+        ) -> Result<Response<RevokeLinksResponse>, Status> {
+            Err(Status::unimplemented(""))
+        }
+
         async fn get_usage(
             &self,
             _: Request<GetUsageRequest>,
@@ -203,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_watch_resumes_where_it_broke_off_without_gap_or_repeat() {
-        let mut seen = follow(&client().await, "a", None, false);
+        let mut seen = follow(&client().await, "a", None, Beside::default());
         let mut sequences = Vec::new();
         let mut losses = 0;
         while let Some(next) = seen.recv().await {
@@ -211,7 +230,8 @@ mod tests {
                 Seen::Message(message) => match message.content {
                     Some(Content::Snapshot(job)) => sequences.push(job.last_sequence),
                     Some(Content::Event(event)) => sequences.push(event.sequence),
-                    Some(Content::Heartbeat(_) | Content::OutputDelta(_)) | None => {}
+                    Some(Content::Heartbeat(_) | Content::OutputDelta(_) | Content::Notice(_))
+                    | None => {}
                 },
                 Seen::Lost(why) => {
                     losses += 1;
@@ -225,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_server_refuses_ends_the_watch() {
-        let mut seen = follow(&client().await, "a", Some(99), false);
+        let mut seen = follow(&client().await, "a", Some(99), Beside::default());
         let refused = seen.recv().await.expect("an answer");
         assert!(refused.is_err_and(|status| status.code() == tonic::Code::OutOfRange));
         assert!(seen.recv().await.is_none());

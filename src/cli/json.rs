@@ -44,16 +44,20 @@ pub fn job(job: &Job) -> Value {
         "finished_at": time(job.finished_at.as_ref()),
         "revision": job.revision,
         "budget_usd": job.budget_usd,
+        "undelivered_notices": job.undelivered_notices,
     })
 }
 
-/// One message of a watch: an object with the one key `snapshot`, `event`, `output_delta` or `heartbeat`.
+/// One message of a watch: an object with the one key `snapshot`, `event`, `notice`, `output_delta` or `heartbeat`.
 pub fn watch_message(message: &WatchJobResponse) -> Value {
     match &message.content {
         Some(watch_job_response::Content::Snapshot(snapshot)) => json!({"snapshot": job(snapshot)}),
         Some(watch_job_response::Content::Event(event)) => json!({"event": self::event(event)}),
         Some(watch_job_response::Content::Heartbeat(beat)) => {
             json!({"heartbeat": {"last_sequence": beat.last_sequence}})
+        }
+        Some(watch_job_response::Content::Notice(notice)) => {
+            json!({"notice": self::notice(notice)})
         }
         Some(watch_job_response::Content::OutputDelta(delta)) => json!({"output_delta": {
             "step": delta.step,

@@ -81,8 +81,16 @@ fn lines(jobs: &[Job], wide: usize, paint: Paint) -> Vec<String> {
     if jobs.is_empty() {
         return vec!["no jobs".to_owned()];
     }
-    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    let header = ["JOB", "STATUS", ">STEP", ">COST", "SUBMITTED", "TASK"];
+    let mut rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    let mut header = vec!["JOB", "STATUS", ">STEP", ">COST", "SUBMITTED", "TASK"];
+    // What did not arrive is shown where there is any, so that it stands out.
+    if jobs.iter().any(|job| job.undelivered_notices > 0) {
+        header.insert(2, ">UNTOLD");
+        for (row, job) in rows.iter_mut().zip(jobs) {
+            let untold = job.undelivered_notices;
+            row.insert(2, if untold > 0 { untold.to_string() } else { String::new() });
+        }
+    }
     let table = render::table(&header, &rows, Paint::plain());
     table
         .iter()
@@ -140,6 +148,15 @@ mod tests {
                 "JOB        STATUS  STEP  COST  SUBMITTED  TASK",
                 "a          queued   0/2                   为一款记账App写推广文案",
                 "a-long-id  queued   0/2                   x y",
+            ]
+        );
+        let mut untold = jobs.clone();
+        untold[1].undelivered_notices = 2;
+        assert_eq!(
+            lines(&untold, 200, Paint::plain())[1..],
+            [
+                "a          queued           0/2                   为一款记账App写推广文案",
+                "a-long-id  queued       2   0/2                   x y",
             ]
         );
         assert!(lines(&jobs, 50, Paint::plain()).iter().all(|line| render::width(line) <= 50));

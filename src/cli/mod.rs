@@ -33,6 +33,8 @@ pub mod list;
 
 pub mod notices;
 
+pub mod links;
+
 pub mod usage;
 
 pub mod prices;
@@ -73,6 +75,7 @@ enum Command {
     Get(get::GetArgs),
     List(list::ListArgs),
     Notices(notices::NoticesArgs),
+    Links(links::LinksArgs),
     Usage(usage::UsageArgs),
     Pause(control::PauseArgs),
     Resume(control::ResumeArgs),
@@ -114,6 +117,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Get(args) => Box::pin(until_interrupted(get::run(args))).await,
         Command::List(args) => Box::pin(until_interrupted(list::run(args))).await,
         Command::Notices(args) => Box::pin(until_interrupted(notices::run(args))).await,
+        Command::Links(args) => Box::pin(until_interrupted(links::run(args))).await,
         Command::Usage(args) => Box::pin(until_interrupted(usage::run(args))).await,
         Command::Pause(args) => Box::pin(until_interrupted(args.run())).await,
         Command::Resume(args) => Box::pin(until_interrupted(args.run())).await,

@@ -17,7 +17,8 @@ use super::{
     word,
 };
 use crate::rpc::proto::{
-    Delivery, JobNotice, ListNoticesRequest, NoticeKind, ResendNoticeRequest, ResendNoticeResponse,
+    Delivery, JobNotice, ListNoticesRequest, Notice, NoticeKind, ResendNoticeRequest,
+    ResendNoticeResponse,
 };
 
 /// The most notices the server puts on one page.
@@ -179,6 +180,17 @@ fn told(reply: &ResendNoticeResponse) -> Result<String> {
     Ok(format!("{} {kind} to {} of {job}: {what}", notice.notice_id, notice.recipient))
 }
 
+/// What has become of a notice, as a line among those of a job's history.
+pub fn line(notice: &Notice) -> String {
+    let time = local_time(notice.updated_at.as_ref());
+    let kind = word::notice_kind(notice.kind).replace('_', " ");
+    let what =
+        format!("{kind} to {}: {}", one_line(&notice.recipient), word::delivery(notice.delivery));
+    let why = one_line(&clip(&notice.error, 200));
+    let why = if why.is_empty() { why } else { format!(", {why}") };
+    format!("{time}  notice  {what}{why}")
+}
+
 fn in_json(listed: &JobNotice) -> Value {
     json!({"job_id": listed.job_id, "notice": listed.notice.as_ref().map(json::notice)})
 }
@@ -226,7 +238,6 @@ fn kind(text: &str) -> Result<NoticeKind, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::proto::Notice;
 
     #[test]
     fn a_list_says_what_did_not_arrive_and_why() {
@@ -241,11 +252,16 @@ mod tests {
         };
         let listed = JobNotice { job_id: "a".to_owned(), notice: Some(notice) };
         assert_eq!(
-            lines(&[listed], 200, Paint::plain()),
+            lines(&[listed.clone()], 200, Paint::plain()),
             [
                 "NOTICE  JOB  KIND    TO           DELIVERY  TRIES  WRITTEN  ERROR",
                 "0193    a    failed  webhook:ops  failed        2           it answered 410",
             ]
+        );
+        let line = line(listed.notice.as_ref().unwrap());
+        assert!(
+            line.ends_with("  notice  failed to webhook:ops: failed, it answered 410"),
+            "{line}"
         );
         assert_eq!(lines(&[], 80, Paint::plain()), ["no notices"]);
     }

@@ -15,18 +15,16 @@ use clap::Args;
 use prost_types::Timestamp;
 
 use super::{
-    answer::Arriving,
+    answer::{Arriving, Prose},
     client::{self, Client, ClientArgs, call_error, is_passing},
     exit::Exit,
-    follow::{Seen, follow},
-    json,
+    follow::{Beside, Seen, follow},
+    json, notices,
     progress::{self, Screen, View},
-    render::{self, Paint, harmless, local_time, one_line, pad},
+    render::{self, Paint, local_time, one_line, pad},
     word,
 };
-use crate::rpc::proto::{
-    Event, Job, JobStatus, OutputDelta, StepStatus, watch_job_response::Content,
-};
+use crate::rpc::proto::{Event, Job, JobStatus, StepStatus, watch_job_response::Content};
 
 /// How often a live display looks at the clock.
 const FRAME: Duration = Duration::from_millis(100);
@@ -42,6 +40,9 @@ pub struct WatchArgs {
     /// Also tell the text of answers as it arrives; a live display always shows the end of it
     #[arg(long)]
     output: bool,
+    /// Also tell what becomes of what people and endpoints are told; a live display does not
+    #[arg(long)]
+    notices: bool,
     #[command(flatten)]
     client: ClientArgs,
 }
@@ -67,15 +68,15 @@ pub enum Form {
     Lines {
         /// Only those after this sequence.
         after: i32,
-        /// Between them the text of answers.
-        output: bool,
+        /// What comes between them.
+        beside: Beside,
     },
     /// One JSON object a message, a snapshot first unless a sequence is given.
     Json {
         /// Only events after this sequence.
         after: Option<i32>,
-        /// Also the pieces of answers.
-        output: bool,
+        /// What comes between them.
+        beside: Beside,
     },
 }
 
@@ -83,20 +84,20 @@ impl Form {
     /// The form that stdout can take.
     pub fn for_stdout(json: bool, after: Option<i32>, is_new: bool) -> Self {
         if json {
-            Self::Json { after, output: false }
+            Self::Json { after, beside: Beside::default() }
         } else if after.is_none() && io::stdout().is_terminal() {
             Self::Live { is_new }
         } else {
-            Self::Lines { after: after.unwrap_or(0), output: false }
+            Self::Lines { after: after.unwrap_or(0), beside: Beside::default() }
         }
     }
 
-    /// The same with the text of answers.
-    fn with_output(self) -> Self {
+    /// The same with what comes between the events.
+    fn with(self, beside: Beside) -> Self {
         match self {
             Self::Live { is_new } => Self::Live { is_new },
-            Self::Lines { after, .. } => Self::Lines { after, output: true },
-            Self::Json { after, .. } => Self::Json { after, output: true },
+            Self::Lines { after, .. } => Self::Lines { after, beside },
+            Self::Json { after, .. } => Self::Json { after, beside },
         }
     }
 }
@@ -105,7 +106,7 @@ impl Form {
 pub async fn run(args: WatchArgs) -> Result<Exit> {
     let mut client = args.client.connect().await?;
     let form = Form::for_stdout(args.client.json, args.after, false);
-    let form = if args.output { form.with_output() } else { form };
+    let form = form.with(Beside { output: args.output, notices: args.notices });
     let status = show(&mut client, &args.job, Until::Ended, form).await?;
     Ok(Exit::of_job(status))
 }
@@ -119,8 +120,8 @@ pub async fn show(
 ) -> Result<JobStatus> {
     match form {
         Form::Live { is_new } => live(client, job_id, until, is_new).await,
-        Form::Lines { after, output } => lines(client, job_id, until, after, output).await,
-        Form::Json { after, output } => messages(client, job_id, until, after, output).await,
+        Form::Lines { after, beside } => lines(client, job_id, until, after, beside).await,
+        Form::Json { after, beside } => messages(client, job_id, until, after, beside).await,
     }
 }
 
@@ -140,9 +141,9 @@ async fn lines(
     job_id: &str,
     until: Until,
     after: i32,
-    output: bool,
+    beside: Beside,
 ) -> Result<JobStatus> {
-    let mut seen = follow(client, job_id, Some(after), output);
+    let mut seen = follow(client, job_id, Some(after), beside);
     let mut status = None;
     let mut was_lost = false;
     let mut prose = Prose::default();
@@ -154,6 +155,11 @@ async fn lines(
                     Some(Content::Event(event)) => event,
                     Some(Content::OutputDelta(piece)) => {
                         prose.tell(&piece)?;
+                        continue;
+                    }
+                    Some(Content::Notice(notice)) => {
+                        prose.end_line()?;
+                        writeln!(io::stdout(), "{}", notices::line(&notice))?;
                         continue;
                     }
                     Some(Content::Snapshot(_) | Content::Heartbeat(_)) | None => continue,
@@ -181,9 +187,9 @@ async fn messages(
     job_id: &str,
     until: Until,
     after: Option<i32>,
-    output: bool,
+    beside: Beside,
 ) -> Result<JobStatus> {
-    let mut seen = follow(client, job_id, after, output);
+    let mut seen = follow(client, job_id, after, beside);
     let mut status = None;
     while let Some(next) = seen.recv().await {
         match next.map_err(call_error)? {
@@ -192,7 +198,8 @@ async fn messages(
                 status = match &message.content {
                     Some(Content::Snapshot(job)) => Some(job.status()),
                     Some(Content::Event(event)) => Some(event.status()),
-                    Some(Content::Heartbeat(_) | Content::OutputDelta(_)) | None => status,
+                    Some(Content::Heartbeat(_) | Content::OutputDelta(_) | Content::Notice(_))
+                    | None => status,
                 };
                 if until == Until::StandsStill && status.is_some_and(|s| until.is_reached(s)) {
                     break;
@@ -218,7 +225,8 @@ async fn live(client: &mut Client, job_id: &str, until: Until, is_new: bool) -> 
     let reply = client::get_job(client, job_id, true).await.map_err(call_error)?;
     let steps = reply.spec.unwrap_or_default().steps;
     let mut job = reply.job.unwrap_or_default();
-    let mut seen = follow(client, job_id, Some(job.last_sequence), true);
+    let mut seen =
+        follow(client, job_id, Some(job.last_sequence), Beside { output: true, notices: false });
     let mut arriving = Arriving::default();
     let mut clock = StepClock::attached_to(&job, is_new);
     let mut screen = Screen::open()?;
@@ -250,7 +258,8 @@ async fn live(client: &mut Client, job_id: &str, until: Until, is_new: bool) -> 
                             continue;
                         }
                         Some(Content::Event(event)) => arriving.hear(&event),
-                        Some(Content::Snapshot(_) | Content::Heartbeat(_)) | None => {}
+                        Some(Content::Snapshot(_) | Content::Heartbeat(_) | Content::Notice(_))
+                        | None => {}
                     }
                     is_stale = true;
                 }
@@ -271,40 +280,6 @@ async fn refreshed(client: &mut Client, job_id: &str) -> Result<Option<Job>> {
         Ok(reply) => Ok(reply.job),
         Err(status) if is_passing(&status) => Ok(None),
         Err(status) => Err(call_error(status)),
-    }
-}
-
-/// The text of answers between the lines of events.
-#[derive(Default)]
-struct Prose {
-    arriving: Arriving,
-    is_within_a_line: bool,
-}
-
-impl Prose {
-    /// Tells what is new in a piece; to a terminal without what could command it.
-    fn tell(&mut self, piece: &OutputDelta) -> Result<()> {
-        let new = self.arriving.take(piece);
-        let mut out = io::stdout().lock();
-        if out.is_terminal() {
-            out.write_all(harmless(new).as_bytes())?;
-        } else {
-            out.write_all(new.as_bytes())?;
-        }
-        out.flush()?;
-        if let Some(last) = new.chars().last() {
-            self.is_within_a_line = last != '\n';
-        }
-        Ok(())
-    }
-
-    /// Comes to the end of the line, so that an event begins one.
-    fn end(&mut self, event: &Event) -> Result<()> {
-        self.arriving.hear(event);
-        if std::mem::take(&mut self.is_within_a_line) {
-            writeln!(io::stdout())?;
-        }
-        Ok(())
     }
 }
 

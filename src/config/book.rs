@@ -36,11 +36,17 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
     /// The address book, if one is named, and how its endpoints are reached; a bad one is a mistake.
     pub(super) fn book(&mut self) -> (Arc<Book>, Vec<EndpointSettings>) {
         let Some(path) = self.text(NAME) else { return Default::default() };
-        let text = match std::fs::read_to_string(&path) {
+        let found = self.read_book(&path);
+        self.has_faulty_book = found.is_none();
+        found.unwrap_or_default()
+    }
+
+    fn read_book(&mut self, path: &str) -> Option<(Arc<Book>, Vec<EndpointSettings>)> {
+        let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) => {
                 self.mistake(&format!("{NAME} names {path}, which cannot be read: {error}"));
-                return Default::default();
+                return None;
             }
         };
         let written: Written = match toml::from_str(&text) {
@@ -48,7 +54,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             Err(error) => {
                 let error = without_quotes(error.message(), line_of(&text, error.span()));
                 self.mistake(&format!("{NAME} names {path}, which is no address book: {error}"));
-                return Default::default();
+                return None;
             }
         };
         let people = written.people.into_iter();
@@ -60,12 +66,12 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             listeners.insert(name, listener);
         }
         match Book::new(people, listeners) {
-            Ok(book) => (Arc::new(book), endpoints),
+            Ok(book) => Some((Arc::new(book), endpoints)),
             Err(faults) => {
                 for (place, message) in faults {
                     self.mistake(&format!("{NAME}: {place} {message}"));
                 }
-                Default::default()
+                None
             }
         }
     }

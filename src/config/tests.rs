@@ -59,6 +59,13 @@ fn mistakes_of_a_sender(name: &str, value: &str) -> Vec<String> {
 }
 
 #[test]
+fn whom_a_faulty_book_would_have_named_is_no_second_mistake() {
+    let book = ("LONGHAUL_ADDRESS_BOOK", "/nowhere");
+    let told = mistakes(&[book, ("LONGHAUL_NOTIFY", "ana"), ("LONGHAUL_OPERATORS", "bo")]);
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[test]
 fn each_mistake_about_forms_is_told_in_the_words_of_its_rule() {
     for (name, value, expected) in [
         ("LONGHAUL_WHATSAPP_REQUEST_FORM", "Link", "must be one of text, link, buttons"),
@@ -67,6 +74,7 @@ fn each_mistake_about_forms_is_told_in_the_words_of_its_rule() {
         ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE_BACKUP", "ask", "says nothing without"),
         ("LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES", "fr=fr_FR", "must be pairs such as"),
         ("LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES", "en", "must be pairs such as"),
+        ("LONGHAUL_WHATSAPP_ACCOUNT_ID", "1/me", "must be a number"),
         ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "61", "must be a number from 0 to 60"),
     ] {
         let told = mistakes_of_a_sender(name, value);

@@ -11,7 +11,8 @@ use crate::notify::{FormSettings, RequestForm, TemplateButtons, WhatsAppSettings
 use crate::web::WebhookSettings;
 
 /// What says nothing where nobody sends.
-const OF_A_SENDER: [&str; 8] = [
+const OF_A_SENDER: [&str; 9] = [
+    ACCOUNT,
     "LONGHAUL_WHATSAPP_BASE_URL",
     "LONGHAUL_WHATSAPP_GRAPH_VERSION",
     "LONGHAUL_WHATSAPP_REQUEST_FORM",
@@ -21,6 +22,7 @@ const OF_A_SENDER: [&str; 8] = [
     "LONGHAUL_WHATSAPP_TEMPLATE_BUTTONS",
     LANGUAGES,
 ];
+const ACCOUNT: &str = "LONGHAUL_WHATSAPP_ACCOUNT_ID";
 const BACKUP: &str = "LONGHAUL_WHATSAPP_REQUEST_TEMPLATE_BACKUP";
 const LANGUAGES: &str = "LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES";
 const SPACING: &str = "LONGHAUL_WHATSAPP_SPACING_SECONDS";
@@ -40,6 +42,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 }
                 settings.token_file = self.text("LONGHAUL_WHATSAPP_TOKEN_FILE").map(PathBuf::from);
                 settings.spacing = Duration::from_secs(self.number(SPACING, 6, 0, 60));
+                settings.account_id = self.account_id();
                 settings.forms = self.forms();
                 Some(settings)
             }
@@ -60,6 +63,15 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 None
             }
         }
+    }
+
+    /// It becomes part of an address.
+    fn account_id(&mut self) -> Option<String> {
+        let account_id = self.text(ACCOUNT)?;
+        if !account_id.bytes().all(|b| b.is_ascii_digit()) {
+            self.mistake(&format!("{ACCOUNT} must be a number, is {account_id:?}"));
+        }
+        Some(account_id)
     }
 
     fn forms(&mut self) -> FormSettings {

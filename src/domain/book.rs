@@ -44,6 +44,13 @@ pub struct Listener {
     pub always: bool,
 }
 
+impl Person {
+    /// Whether `WhatsApp` can reach them at all.
+    pub fn has_phone(&self) -> bool {
+        self.phone.is_some() || self.user_id.is_some()
+    }
+}
+
 impl Book {
     /// A book of these people and endpoints, or every fault it has: its place, and what is wrong there.
     pub fn new(
@@ -57,7 +64,7 @@ impl Book {
             if !is_name(name) {
                 add("must have a name of letters, digits, `-`, `_` and `.`, at most 64".to_owned());
             }
-            if person.phone.is_none() && person.user_id.is_none() && person.endpoint.is_none() {
+            if !person.has_phone() && person.endpoint.is_none() {
                 add("must have a phone, a user_id or an endpoint".to_owned());
             }
             if person.phone.as_deref().is_some_and(|phone| !is_phone(phone)) {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::place::{self, Place};
 use super::{Caller, Engine, EngineError, to_its_end};
+use crate::domain::book::Person;
+use crate::domain::event::NoticeKind;
 use crate::domain::id::{JobKey, new_job_id};
 use crate::domain::language::is_spoken;
 use crate::domain::spec::{Defaults, Spec, Work};
@@ -107,19 +109,33 @@ impl Engine {
             Work::Approval(approval) => Some(approval),
             Work::Run(_) | Work::Wait(_) => None,
         });
-        let asks_nobody = approvals.clone().any(|approval| approval.approvers.is_empty());
-        let asks_somebody = approvals.clone().any(|approval| !approval.approvers.is_empty());
+        // Where an approval names nobody, endpoints decide it.
+        let asks_endpoint =
+            spec.webhooks.iter().any(|hook| hook.events.contains(&NoticeKind::ApprovalRequested));
+        let asks_nobody =
+            !asks_endpoint && approvals.clone().any(|approval| approval.approvers.is_empty());
+        let asked = approvals.clone().flat_map(|approval| &approval.approvers);
+        let told: Vec<Option<&Person>> = asked
+            .chain(&spec.notify)
+            .map(|name| self.book().find(name).map(|(_, person)| person))
+            .collect();
+        let tells_phone = told.iter().any(|person| person.is_none_or(Person::has_phone));
+        let tells_endpoint = !spec.webhooks.is_empty()
+            || told.iter().flatten().any(|person| person.endpoint.is_some());
         let approves_by_timeout =
             approvals.clone().any(|approval| approval.on_timeout == TimeoutPolicy::Approve);
-        let tells_somebody = asks_somebody || !spec.notify.is_empty();
         let warnings = [
             (
                 runs && !self.model.is_configured(),
                 "no key for the model provider is configured: run steps will fail",
             ),
             (
-                tells_somebody && !self.settings.can_notify,
+                tells_phone && !self.settings.can_notify && !tells_endpoint,
                 "WhatsApp is not configured: nobody will be told",
+            ),
+            (
+                tells_phone && !self.settings.can_notify && tells_endpoint,
+                "WhatsApp is not configured: only endpoints will be told",
             ),
             (asks_nobody, "an approval names nobody to ask: it has to be decided through Control"),
             (

@@ -31,6 +31,8 @@ pub mod endpoint;
 
 pub mod number;
 
+pub mod approved;
+
 #[cfg(test)]
 mod tests;
 

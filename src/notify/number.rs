@@ -10,6 +10,7 @@ use std::time::Duration;
 use reqwest::redirect::Policy;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::WhatsAppSettings;
 use super::refusal::Refusal;
@@ -44,12 +45,29 @@ struct Shown {
 
 /// Asks Meta for the sending number.
 pub async fn look_up(settings: &WhatsAppSettings) -> Result<Number, String> {
-    let base_url = settings.base_url.trim().trim_end_matches('/');
-    let (version, id) = (settings.graph_version.trim(), settings.phone_number_id.trim());
-    let url = reqwest::Url::parse(&format!("{base_url}/{version}/{id}"));
-    let mut url = url.map_err(|error| format!("the address of the Graph API: {error}"))?;
     let fields = "id,display_phone_number,verified_name,quality_rating,status";
-    url.query_pairs_mut().append_pair("fields", fields);
+    let shown: Shown =
+        ask(settings, settings.phone_number_id.trim(), &[("fields", fields)]).await?;
+    let digits: String = shown.display_phone_number.chars().filter(char::is_ascii_digit).collect();
+    Ok(Number {
+        masked: mask(&format!("+{digits}")),
+        name: shown.verified_name,
+        quality: shown.quality_rating,
+        status: shown.status,
+    })
+}
+
+/// What Meta shows at a path of the Graph API, or its refusal in words without a secret.
+pub(super) async fn ask<T: DeserializeOwned>(
+    settings: &WhatsAppSettings,
+    path: &str,
+    query: &[(&str, &str)],
+) -> Result<T, String> {
+    let base_url = settings.base_url.trim().trim_end_matches('/');
+    let version = settings.graph_version.trim();
+    let url = reqwest::Url::parse(&format!("{base_url}/{version}/{path}"));
+    let mut url = url.map_err(|error| format!("the address of the Graph API: {error}"))?;
+    url.query_pairs_mut().extend_pairs(query);
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .timeout(LONGEST_LOOK)
@@ -66,15 +84,7 @@ pub async fn look_up(settings: &WhatsAppSettings) -> Result<Number, String> {
     if !status.is_success() {
         return Err(Refusal::read(status, &headers, &body, token).words);
     }
-    let shown: Shown = serde_json::from_slice(&body)
-        .map_err(|_unread| "what answers is not the Graph API".to_owned())?;
-    let digits: String = shown.display_phone_number.chars().filter(char::is_ascii_digit).collect();
-    Ok(Number {
-        masked: mask(&format!("+{digits}")),
-        name: shown.verified_name,
-        quality: shown.quality_rating,
-        status: shown.status,
-    })
+    serde_json::from_slice(&body).map_err(|_unread| "what answers is not the Graph API".to_owned())
 }
 
 /// An error of the connection with its causes and without the address.

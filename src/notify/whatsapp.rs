@@ -34,6 +34,8 @@ pub struct WhatsAppSettings {
     pub graph_version: String,
     /// Meta's id of the sending number, which is not the number itself.
     pub phone_number_id: String,
+    /// Meta's id of the business account that the templates belong to; only a check-up asks it for them.
+    pub account_id: Option<String>,
     /// The token of a system user that may send messages.
     pub token: SecretString,
     /// Where the token was read, to be read again when it no longer counts.
@@ -53,6 +55,7 @@ impl WhatsAppSettings {
             base_url: "https://graph.facebook.com".to_owned(),
             graph_version: "v26.0".to_owned(),
             phone_number_id: phone_number_id.into(),
+            account_id: None,
             token,
             token_file: None,
             forms: FormSettings::default(),

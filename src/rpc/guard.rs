@@ -30,10 +30,11 @@ use crate::telemetry;
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
 /// The methods of the service.
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 9] = [
     "SubmitJob",
     "GetJob",
     "Control",
+    "RevokeLinks",
     "WatchJob",
     "ListJobs",
     "ListNotices",

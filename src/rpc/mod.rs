@@ -14,6 +14,8 @@ pub mod watch;
 
 mod delta;
 
+mod delivery;
+
 mod health;
 
 mod guard;

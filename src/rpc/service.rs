@@ -118,6 +118,17 @@ impl job_service_server::JobService for JobService {
         Ok(Response::new(proto::ControlResponse { job: Some(job), changed }))
     }
 
+    async fn revoke_links(
+        &self,
+        request: Request<proto::RevokeLinksRequest>,
+    ) -> Result<Response<proto::RevokeLinksResponse>, Status> {
+        let request::Revocation { key, approvers } =
+            request::revocation(request.get_ref(), self.engine.book()).map_err(status::invalid)?;
+        let revoked = self.engine.store().revoke_links(&key, &approvers).await;
+        let revoked = revoked.map_err(|error| status::failed(EngineError::Store(error), &key))?;
+        Ok(Response::new(proto::RevokeLinksResponse { revoked }))
+    }
+
     type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
 
     async fn watch_job(

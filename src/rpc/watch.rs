@@ -16,8 +16,9 @@ use tonic::Status;
 
 use super::convert::event::{Outline, event};
 use super::convert::{REPLY_BYTES_MAX, job::job, request, status};
+use super::delivery::Deliveries;
 use super::delta::Deltas;
-use super::proto::{Heartbeat, OutputDelta, WatchJobResponse, watch_job_response::Content};
+use super::proto::{Heartbeat, Notice, OutputDelta, WatchJobResponse, watch_job_response::Content};
 use crate::domain::id::JobKey;
 use crate::engine::watch::Changes;
 use crate::engine::{Engine, EngineError};
@@ -36,14 +37,17 @@ pub async fn open(
     stop: CancellationToken,
     permit: OwnedSemaphorePermit,
 ) -> Result<BoxStream<'static, Result<WatchJobResponse, Status>>, Status> {
-    let request::Watch { key, after_sequence, has_deltas } = asked;
+    let request::Watch { key, after_sequence, has_deltas, has_notices } = asked;
     // Before the first look, so that no change falls between the look and the wait.
     let changes = engine.changes(&key);
     let deltas = has_deltas.then(|| Box::new(Deltas::new(engine.listen(&key))));
+    let deliveries =
+        has_notices.then(|| Box::new(Deliveries::new(engine.store().clone(), key.clone())));
     let mut watch = Watch {
         key,
         changes,
         deltas,
+        deliveries,
         stop,
         outline: Outline::default(),
         pending: VecDeque::new(),
@@ -83,6 +87,8 @@ struct Watch {
     changes: Changes,
     /// The answers as they arrive, if the client wants them.
     deltas: Option<Box<Deltas>>,
+    /// What becomes of notices, if the client wants to know.
+    deliveries: Option<Box<Deliveries>>,
     stop: CancellationToken,
     outline: Outline,
     /// What was read and not yet sent.
@@ -115,7 +121,10 @@ impl Watch {
                 return Ok(Some(content));
             }
             if self.has_ended {
-                return Ok(None);
+                // Nothing comes after this look, so it is made once.
+                let Some(mut deliveries) = self.deliveries.take() else { return Ok(None) };
+                self.pending.extend(deliveries.last().await.into_iter().map(Content::Notice));
+                continue;
             }
             if self.stop.is_cancelled() {
                 return Err(status::stopping());
@@ -127,6 +136,10 @@ impl Watch {
                     delta = next_delta(&mut self.deltas) => {
                         self.heartbeat_at = Instant::now() + HEARTBEAT;
                         return Ok(Some(Content::OutputDelta(delta)));
+                    }
+                    notice = next_notice(&mut self.deliveries) => {
+                        self.heartbeat_at = Instant::now() + HEARTBEAT;
+                        return Ok(Some(Content::Notice(notice)));
                     }
                     () = tokio::time::sleep_until(self.heartbeat_at) => {
                         self.heartbeat_at = Instant::now() + HEARTBEAT;
@@ -212,6 +225,14 @@ impl Watch {
 async fn next_delta(deltas: &mut Option<Box<Deltas>>) -> OutputDelta {
     match deltas {
         Some(deltas) => deltas.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next notice that has changed; never, for a client that does not want to know.
+async fn next_notice(deliveries: &mut Option<Box<Deliveries>>) -> Notice {
+    match deliveries {
+        Some(deliveries) => deliveries.next().await,
         None => std::future::pending().await,
     }
 }

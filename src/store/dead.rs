@@ -96,6 +96,24 @@ impl Store {
         rows.into_iter().map(Row::into_listed).collect()
     }
 
+    /// The notices of one job, the oldest first, up to so many as a job shows.
+    pub async fn notices_of(&self, key: &JobKey) -> Result<Vec<NoticeView>, StoreError> {
+        let rows = bounded(
+            sqlx::query_as!(
+                Row,
+                r#"-- notices_of
+                select o.job_id, o.notice_id, o.recipient, o.kind, coalesce(o.receipt, o.delivery) as "delivery!",
+                  o.error, o.tries, o.created_at, o.updated_at
+                from longhaul.outbox o where o.shard = $1 and o.job_id = $2 order by o.notice_id limit 500"#,
+                key.shard(),
+                key.job_id(),
+            )
+            .fetch_all(&self.pool),
+        )
+        .await?;
+        rows.into_iter().map(|row| row.into_listed().map(|listed| listed.notice)).collect()
+    }
+
     /// Has a notice sent again that failed or is unconfirmed; answers it, and whether that changed anything.
     pub async fn resend_notice(
         &self,

@@ -48,6 +48,8 @@ pub struct JobView {
     pub approval: Option<PendingApproval>,
     /// What people were told.
     pub notices: Vec<NoticeView>,
+    /// How many of all notices failed or are unconfirmed.
+    pub undelivered_notices: i32,
     /// What there is of an answer to the current step that is not whole.
     pub partial_output: Option<String>,
 }
@@ -315,11 +317,18 @@ impl Row {
             spent: self.spent.0.into_iter().map(|of| (of.step, of.spent)).collect(),
             decisions,
             approval: pending(key, &state, self.approval)?,
+            undelivered_notices: count_undelivered(&self.notices.0),
             notices: self.notices.0,
             partial_output: self.partial_output,
             state,
         })
     }
+}
+
+fn count_undelivered(notices: &[NoticeView]) -> i32 {
+    let is_lost =
+        |notice: &&NoticeView| matches!(notice.delivery, Delivery::Failed | Delivery::Unconfirmed);
+    notices.iter().filter(is_lost).count().try_into().unwrap_or(i32::MAX)
 }
 
 /// The approval that the job waits in.

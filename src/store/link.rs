@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
-use super::StoreError;
 use super::write::{bytea, encode};
+use super::{Store, StoreError, bounded};
 use crate::domain::approval::{Token, Verdict};
 use crate::domain::book::find_endpoint;
 use crate::domain::id::{ApprovalId, JobKey};
@@ -84,6 +84,41 @@ pub(super) fn mint_links(
         json!({"approver": approver, "approve": approve, "reject": reject})
     });
     pairs.collect()
+}
+
+impl Store {
+    /// Takes back what links of a job still open, of these approvers or, where none is named, of everybody.
+    ///
+    /// Whoever had opened one may still be reading its page; what they send from it finds the link revoked.
+    pub async fn revoke_links(
+        &self,
+        key: &JobKey,
+        approvers: &[String],
+    ) -> Result<i32, StoreError> {
+        let row = bounded(
+            sqlx::query!(
+                r#"-- revoke_links
+                with revoked as (
+                  update longhaul.approval_link l set revoked_at = longhaul.now()
+                  where l.shard = $1 and l.job_id = $2 and l.revoked_at is null
+                    and ($3::text[] = '{}' or l.approver = any($3))
+                  returning 1
+                )
+                select (select count(*)::integer from revoked) as "revoked!",
+                  exists (select from longhaul.job j where j.shard = $1 and j.job_id = $2) as "is_there!""#,
+                key.shard(),
+                key.job_id(),
+                approvers,
+            )
+            .fetch_one(&self.pool),
+        )
+        .await?;
+        if row.is_there {
+            Ok(row.revoked)
+        } else {
+            Err(StoreError::JobNotFound { key: key.clone() })
+        }
+    }
 }
 
 /// Keeps links of a job that were minted for a notice of before, or for a program.

@@ -82,7 +82,10 @@ impl Store {
                 else s.spec -> 'task' end as spec,
               coalesce(j.lease_expires_at, e.lease_expires_at) as lease_expires_at,
               c.calls as "calls!", c.cost_usd as "cost_usd!", c.unpriced_calls as "unpriced_calls!",
-              c.usage as "usage!: Json<Usage>"
+              c.usage as "usage!: Json<Usage>",
+              (select count(*)::integer from longhaul.outbox o
+               where o.shard = j.shard and o.job_id = j.job_id
+                 and coalesce(o.receipt, o.delivery) in ('failed', 'unconfirmed')) as "undelivered_notices!"
             from longhaul.job j
             join longhaul.job_spec s using (shard, job_id)
             left join longhaul.executor e on e.executor_id = j.executor_id
@@ -126,6 +129,7 @@ struct Row {
     cost_usd: Decimal,
     unpriced_calls: i32,
     usage: Json<Usage>,
+    undelivered_notices: i32,
 }
 
 impl Row {
@@ -158,6 +162,7 @@ impl Row {
             decisions: BTreeMap::new(),
             approval: None,
             notices: Vec::new(),
+            undelivered_notices: self.undelivered_notices,
             partial_output: None,
         }))
     }

@@ -104,6 +104,7 @@ struct Job<'a> {
     finished_at: Option<Time>,
     revision: i32,
     budget_usd: Option<Cost>,
+    undelivered_notices: i32,
 }
 
 impl<'a> Job<'a> {
@@ -148,6 +149,7 @@ impl<'a> Job<'a> {
             finished_at: state.finished_at.map(Time),
             revision: state.revision,
             budget_usd: state.budget_usd.map(Cost),
+            undelivered_notices: view.undelivered_notices,
         }
     }
 }

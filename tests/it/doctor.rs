@@ -16,10 +16,10 @@ use crate::program::Program;
 const PREFIX: &str = "/some/prefix";
 
 /// What it found, by check, and whether all was well.
-struct Found {
-    ok: bool,
+pub struct Found {
+    pub ok: bool,
     lines: BTreeMap<String, Vec<(String, String)>>,
-    text: String,
+    pub text: String,
 }
 
 impl Found {
@@ -32,7 +32,7 @@ impl Found {
     }
 
     /// Fails unless this check has this outcome, in words that hold these.
-    fn tells(&self, check: &str, outcome: &str, words: &str) {
+    pub fn tells(&self, check: &str, outcome: &str, words: &str) {
         let lines = self.lines.get(check).unwrap_or_else(|| panic!("no {check} in {}", self.text));
         let is_it = |(was, told): &&(String, String)| was == outcome && told.contains(words);
         assert!(lines.iter().any(|line| is_it(&line)), "{check} {outcome} {words}: {}", self.text);
@@ -40,7 +40,7 @@ impl Found {
 }
 
 /// Runs it with the rig's variables and these.
-async fn examine(rig: &Rig, variables: &[(&str, &str)]) -> Found {
+pub async fn examine(rig: &Rig, variables: &[(&str, &str)]) -> Found {
     let mut all = rig.variables().clone();
     all.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let output = Program::run(&["doctor", "--json"], &all, PATIENCE * 3).await;
@@ -70,7 +70,7 @@ async fn links_left(rig: &Rig) -> i64 {
 }
 
 /// A rig whose server is reached through this proxy, under this path.
-async fn behind(proxy: &Proxy, path: &str) -> (Rig, String) {
+pub async fn behind(proxy: &Proxy, path: &str) -> (Rig, String) {
     let public = format!("{}{path}", proxy.url);
     let variables = [OPEN, &[("LONGHAUL_PUBLIC_URL", public.as_str())]].concat();
     let rig = Rig::start_with(&variables).await;

@@ -114,6 +114,7 @@ async fn the_api_explains_itself_through_reflection() {
         "SubmitJob",
         "GetJob",
         "Control",
+        "RevokeLinks",
         "WatchJob",
         "ListJobs",
         "ListNotices",

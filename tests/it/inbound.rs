@@ -14,6 +14,7 @@ const IS_SENT: &str = "select bool_and(delivery = 'sent') from longhaul.outbox w
 pub const STRANGER: &str = "+15550177";
 
 /// A request that its approver has.
+#[derive(Clone)]
 pub struct Asked {
     /// What a tap names.
     pub approval_id: String,

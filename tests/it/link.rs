@@ -37,7 +37,7 @@ const ALL: &str = "select jsonb_build_array(
     (select jsonb_agg(to_jsonb(t) order by t.token_hash) from longhaul.approval_link t),
     (select jsonb_agg(to_jsonb(t) order by t.notice_id) from longhaul.outbox t))";
 
-async fn everything(rig: &Rig) -> Value {
+pub async fn everything(rig: &Rig) -> Value {
     sqlx::query_scalar(ALL).fetch_one(&rig.db.pool).await.unwrap()
 }
 
@@ -62,7 +62,7 @@ async fn every_row(rig: &Rig) -> BTreeMap<String, String> {
     rows
 }
 
-fn post(rig: &Rig, link: &str, form: String) -> RequestBuilder {
+pub fn post(rig: &Rig, link: &str, form: String) -> RequestBuilder {
     let request = rig.http.post(link).header("content-type", "application/x-www-form-urlencoded");
     request.body(form)
 }
@@ -86,7 +86,7 @@ fn wears_the_headers(answer: &Response) {
     assert!(answer.headers().get("set-cookie").is_none(), "{what}");
 }
 
-async fn read(answer: Response, status: u16) -> String {
+pub async fn read(answer: Response, status: u16) -> String {
     wears_the_headers(&answer);
     assert_eq!(answer.status(), status);
     answer.text().await.unwrap()

@@ -47,6 +47,8 @@ mod page;
 
 mod link;
 
+mod revoke;
+
 mod receiver;
 
 mod endpoint;
@@ -142,5 +144,7 @@ mod figure;
 mod demo;
 
 mod doctor;
+
+mod approved;
 
 mod document;

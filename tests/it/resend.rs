@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use longhaul::rpc::proto::{
-    Delivery, JobNotice, JobSettings, JobStatus, ListNoticesRequest, ListNoticesResponse,
-    NoticeKind, ResendNoticeRequest, ResendNoticeResponse, SubmitJobRequest,
+    Delivery, JobNotice, JobSettings, JobStatus, ListJobsRequest, ListNoticesRequest,
+    ListNoticesResponse, NoticeKind, ResendNoticeRequest, ResendNoticeResponse, SubmitJobRequest,
 };
 use longhaul::store::{Store, StoreSettings};
 use serde_json::{Value, json};
@@ -99,17 +99,21 @@ async fn notices_are_listed_newest_first_page_by_page_and_by_what_is_asked_for()
         (ListNoticesRequest { job_id: "job-3".to_owned(), ..Default::default() }, 2),
         (ListNoticesRequest { job_id: "job-3".to_owned(), ..dead() }, 1),
         (ListNoticesRequest { job_id: "none".to_owned(), ..Default::default() }, 0),
-        (
-            ListNoticesRequest { kinds: vec![NoticeKind::Completed.into()], ..Default::default() },
-            10,
-        ),
-        (ListNoticesRequest { kinds: vec![NoticeKind::Failed.into()], ..Default::default() }, 0),
+        (ListNoticesRequest { kinds: vec![NoticeKind::Completed.into()], ..dead() }, 5),
+        (ListNoticesRequest { kinds: vec![NoticeKind::Completed.into()], ..to(PERSON) }, 5),
+        (ListNoticesRequest { kinds: vec![NoticeKind::Failed.into()], ..to(PERSON) }, 0),
         (ListNoticesRequest { deliveries: vec![Delivery::Read.into()], ..Default::default() }, 0),
         (ListNoticesRequest { deliveries: vec![Delivery::Sent.into()], ..Default::default() }, 5),
     ] {
         assert_eq!(list(&rig, request.clone()).await.notices.len(), count, "{request:?}");
     }
     assert!(!format!("{all:?}").contains(PERSON), "numbers are masked");
+    let jobs = rig.grpc.clone().list_jobs(ListJobsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(jobs.jobs.len(), 5);
+    assert!(jobs.jobs.iter().all(|job| job.undelivered_notices == 1), "{jobs:?}");
+    assert_eq!(rig.job("job-3").await.undelivered_notices, 1);
+    let (_, shown) = rig.post_action("job-3", "status").await;
+    assert_eq!(shown["job"]["undelivered_notices"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

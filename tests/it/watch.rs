@@ -1,8 +1,8 @@
 //! Watches: a job's history without gap or repeat, from any point and from any server.
 
 use longhaul::rpc::proto::{
-    Event, EventKind, GetJobRequest, JobStatus, StepKind, event::Detail,
-    watch_job_response::Content,
+    Delivery, Event, EventKind, GetJobRequest, JobStatus, Notice, NoticeKind, StepKind,
+    WatchJobRequest, event::Detail, watch_job_response::Content,
 };
 use tonic::Code;
 
@@ -146,4 +146,31 @@ async fn a_job_shows_one_step_whole_and_its_specification_on_request() {
     let none = GetJobRequest { step: 3, ..request };
     let told = Told::by(rig.grpc.clone().get_job(none).await);
     assert_eq!((told.code, told.reason.as_str()), (Code::NotFound, "STEP_NOT_FOUND"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_are_told_as_they_change_to_who_asks_for_them() {
+    let rig = Rig::start().await;
+    rig.submit(job("delivered", [approval("Good?"), wait(0)])).await;
+    let request = WatchJobRequest {
+        job_id: "delivered".to_owned(),
+        after_sequence: Some(0),
+        include_notices: true,
+        ..WatchJobRequest::default()
+    };
+    let mut watch = rig.grpc.clone().watch_job(request).await.unwrap().into_inner();
+    let mut told = Vec::new();
+    while let Some(message) = watch.message().await.unwrap() {
+        let Some(Content::Notice(notice)) = message.content else { continue };
+        assert!(!told.contains(&notice), "the same is told once: {notice:?}");
+        let is_sent = notice.delivery() == Delivery::Sent;
+        if is_sent && notice.kind() == NoticeKind::ApprovalRequested {
+            assert!(rig.control("delivered", approve()).await);
+        }
+        told.push(notice);
+    }
+    let kinds: Vec<NoticeKind> = told.iter().map(Notice::kind).collect();
+    assert!(kinds.contains(&NoticeKind::ApprovalRequested), "{told:?}");
+    assert_eq!(kinds.last(), Some(&NoticeKind::Completed), "its end is told before the watch ends");
+    assert!(told.iter().all(|notice| !notice.notice_id.is_empty() && notice.recipient == "…0100"));
 }

@@ -115,6 +115,9 @@ async fn read(world: &World, stream: &mut Streaming<WatchJobResponse>, recording
             Some(Content::OutputDelta(_)) => {
                 world.tally.note_strange("a watch sent a delta unasked".to_owned());
             }
+            Some(Content::Notice(_)) => {
+                world.tally.note_strange("a watch sent a notice unasked".to_owned());
+            }
             None => world.tally.note_strange("a watch sent an empty message".to_owned()),
         }
     }

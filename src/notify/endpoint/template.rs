@@ -30,6 +30,9 @@ pub(super) const NAMES: [&str; 20] = [
 ];
 const OF_A_LINK: [&str; 3] = ["approver", "approve_url", "reject_url"];
 
+/// What stands behind a name whose meaning must hold no mark of a chat.
+const PLAIN: &str = "| plain";
+
 /// A body with places to fill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template(Value);
@@ -57,7 +60,10 @@ fn filled(value: &Value, meaning: &impl Fn(&str) -> String) -> Value {
             for part in parts(text).unwrap_or_default() {
                 match part {
                     Part::Text(text) => full.push_str(text),
-                    Part::Name(name) => full.push_str(&meaning(name)),
+                    Part::Name(name) => match name.strip_suffix(PLAIN) {
+                        Some(name) => full.push_str(&plain(&meaning(name.trim_end()))),
+                        None => full.push_str(&meaning(name)),
+                    },
                 }
             }
             Value::String(full)
@@ -76,7 +82,9 @@ fn check(value: &Value) -> Result<(), String> {
         Value::String(text) => {
             for part in parts(text)? {
                 match part {
-                    Part::Name(name) if !is_known(name) => {
+                    Part::Name(name)
+                        if !is_known(name.strip_suffix(PLAIN).map_or(name, str::trim_end)) =>
+                    {
                         let names = NAMES.join(", ");
                         return Err(format!(
                             "names `{name}`, which is none of {names}, and links.N.approver, .approve_url or .reject_url"
@@ -98,6 +106,11 @@ pub(super) fn find_link(name: &str) -> Option<(usize, &str)> {
     let (number, of_it) = name.strip_prefix("links.")?.split_once('.')?;
     let number = number.parse().ok().filter(|number| *number < 64)?;
     OF_A_LINK.contains(&of_it).then_some((number, of_it))
+}
+
+/// Chats read what stands between these, such as `<!channel>`, and each escapes them in another way.
+fn plain(text: &str) -> String {
+    text.replace('<', "‹").replace('>', "›")
 }
 
 fn is_known(name: &str) -> bool {
@@ -138,6 +151,19 @@ mod tests {
             "a": [true, null, again("links.1.approve_url")]});
         assert_eq!(body, expected);
         assert_eq!(serde_json::from_str::<Value>(&body.to_string()).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_filled_in_plainly_holds_no_mark_of_a_chat() {
+        let template =
+            Template::parse(r#"["{{ note | plain }} {{note| plain}} {{ note }}"]"#).unwrap();
+        let body = template.fill(|name| format!("{name} <!channel>"));
+        assert_eq!(body, json!(["note ‹!channel› note ‹!channel› note <!channel>"]));
+        for text in
+            [r#"["{{ note | slack }}"]"#, r#"["{{ | plain }}"]"#, r#"["{{ titel | plain }}"]"#]
+        {
+            assert!(Template::parse(text).unwrap_err().contains("none of title"), "{text}");
+        }
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub fn job(view: &JobView, bytes_max: usize) -> proto::Job {
         finished_at: state.finished_at.map(timestamp),
         revision: state.revision,
         budget_usd: state.budget_usd.map(|budget| budget.to_string()).unwrap_or_default(),
+        undelivered_notices: view.undelivered_notices,
     };
     fit(&mut job, bytes_max);
     job
@@ -106,7 +107,7 @@ fn link(link: &ApprovalLink) -> proto::ApprovalLink {
     proto::ApprovalLink { approver: link.approver.clone(), url: link.url.clone() }
 }
 
-pub(super) fn notice(notice: &NoticeView) -> proto::Notice {
+pub(in crate::rpc) fn notice(notice: &NoticeView) -> proto::Notice {
     proto::Notice {
         recipient: mask(&notice.recipient),
         kind: proto::NoticeKind::from(notice.kind).into(),

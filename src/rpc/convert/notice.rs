@@ -15,7 +15,7 @@ use crate::store::dead::{ListedNotice, NoticeSelector};
 const PAGE_SIZE: i32 = 50;
 const PAGE_SIZE_MAX: i32 = 200;
 /// A name or number of a person, or the name of an endpoint with what stands before it.
-const RECIPIENT_BYTES_MAX: usize = 128;
+pub(super) const RECIPIENT_BYTES_MAX: usize = 128;
 
 /// One page of notices.
 #[derive(Debug)]
@@ -56,6 +56,14 @@ pub fn page(request: proto::ListNoticesRequest, book: &Book) -> Result<Page, Vec
             &mut faults,
         );
         kinds.extend(kind);
+    }
+    // A kind alone would be looked for among everything that was ever told.
+    if !kinds.is_empty()
+        && deliveries.is_empty()
+        && job_id.is_none()
+        && request.recipient.is_empty()
+    {
+        faults.add("kinds", "must go with a job_id, a recipient or deliveries");
     }
     if request.page_size < 0 {
         faults.add("page_size", format!("must not be negative, is {}", request.page_size));
@@ -141,6 +149,21 @@ mod tests {
         assert_eq!(fields(request), expected);
         let request = proto::ResendNoticeRequest { notice_id: "7".to_owned() };
         assert_eq!(notice_id(&request).unwrap_err()[0].field, "notice_id");
+    }
+
+    #[test]
+    fn kinds_are_looked_for_among_bounded_notices_only() {
+        let kinds = vec![proto::NoticeKind::Failed.into()];
+        let alone = proto::ListNoticesRequest { kinds, ..Default::default() };
+        assert_eq!(fields(alone.clone()), ["kinds"]);
+        let deliveries = vec![proto::Delivery::Failed.into()];
+        for with in [
+            proto::ListNoticesRequest { job_id: "a".to_owned(), ..alone.clone() },
+            proto::ListNoticesRequest { recipient: "ana".to_owned(), ..alone.clone() },
+            proto::ListNoticesRequest { deliveries, ..alone },
+        ] {
+            assert!(page(with, &Book::default()).is_ok());
+        }
     }
 
     #[test]

@@ -4,9 +4,11 @@
 
 use uuid::Uuid;
 
+use super::notice::RECIPIENT_BYTES_MAX;
 use super::submission::{dollars, number, text};
 use super::word;
 use crate::domain::approval::Verdict;
+use crate::domain::book::Book;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
 use crate::domain::validate::{Faults, Violation};
 use crate::engine::control::Command;
@@ -108,6 +110,33 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
     faults.into_result().map(|()| (key, command))
 }
 
+/// Which links a `RevokeLinks` takes back.
+#[derive(Debug)]
+pub struct Revocation {
+    /// The job.
+    pub key: JobKey,
+    /// Under these names; none means everybody's.
+    pub approvers: Vec<String>,
+}
+
+/// Which links are meant: an approver's may be kept under their name, or under their number of before they had one.
+pub fn revocation(
+    request: &proto::RevokeLinksRequest,
+    book: &Book,
+) -> Result<Revocation, Vec<Violation>> {
+    let mut faults = Faults::default();
+    let key = key(&request.job_id, &mut faults);
+    faults.check_text("approver", &request.approver, RECIPIENT_BYTES_MAX);
+    faults.into_result()?;
+    let mut approvers = Vec::new();
+    if !request.approver.is_empty() {
+        let given = request.approver.as_str();
+        approvers.extend([Some(given), Some(book.known_as(given)), book.phone(given)]);
+    }
+    let approvers = approvers.into_iter().flatten().map(str::to_owned).collect();
+    Ok(Revocation { key, approvers })
+}
+
 /// What a `WatchJob` asks for.
 #[derive(Debug)]
 pub struct Watch {
@@ -117,6 +146,8 @@ pub struct Watch {
     pub after_sequence: Option<i32>,
     /// Whether it wants the text of answers as it arrives.
     pub has_deltas: bool,
+    /// Whether it wants to know what becomes of notices.
+    pub has_notices: bool,
 }
 
 /// Which job a `WatchJob` watches, from where on, and how closely.
@@ -128,7 +159,8 @@ pub fn watch(request: &proto::WatchJobRequest) -> Result<Watch, Vec<Violation>> 
     }
     faults.into_result()?;
     let (after_sequence, has_deltas) = (request.after_sequence, request.include_output_deltas);
-    Ok(Watch { key, after_sequence, has_deltas })
+    let has_notices = request.include_notices;
+    Ok(Watch { key, after_sequence, has_deltas, has_notices })
 }
 
 /// Which page a `ListJobs` asks for.

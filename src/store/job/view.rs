@@ -31,6 +31,7 @@ impl JobView {
             decisions: BTreeMap::new(),
             approval: None,
             notices: Vec::new(),
+            undelivered_notices: 0,
             partial_output: None,
         }
     }

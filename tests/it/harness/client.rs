@@ -111,14 +111,19 @@ impl Client {
         after_sequence: Option<i32>,
     ) -> Result<Streaming<WatchJobResponse>, Status> {
         let job_id = job_id.to_owned();
-        let request = WatchJobRequest { job_id, after_sequence, include_output_deltas: false };
+        let request = WatchJobRequest { job_id, after_sequence, ..WatchJobRequest::default() };
         Ok(self.grpc.clone().watch_job(request).await?.into_inner())
     }
 
     /// Watches a job with the text of its answers.
     pub async fn watch_closely(&self, job_id: &str, after_sequence: Option<i32>) -> Close {
         let job_id = job_id.to_owned();
-        let request = WatchJobRequest { job_id, after_sequence, include_output_deltas: true };
+        let request = WatchJobRequest {
+            job_id,
+            after_sequence,
+            include_output_deltas: true,
+            include_notices: false,
+        };
         Close::new(self.grpc.clone().watch_job(request).await.unwrap().into_inner())
     }
 

@@ -79,7 +79,7 @@ impl Close {
                 }
                 self.events.push(event);
             }
-            Content::Snapshot(_) | Content::Heartbeat(_) => {}
+            Content::Snapshot(_) | Content::Heartbeat(_) | Content::Notice(_) => {}
         }
         Some(None)
     }
