@@ -83,5 +83,3 @@ comment on column longhaul.decision.via is
 alter table longhaul.outbox add column arrived_at timestamptz;
 comment on column longhaul.outbox.arrived_at is
   'Since when the message is known to have been on the person''s phone, by the channel''s clock. Null: it has not said.';
--- What a person was told last: a typed answer counts only for that.
-create index outbox_told on longhaul.outbox (recipient, notice_id) where delivery = 'sent';

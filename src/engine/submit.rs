@@ -139,7 +139,11 @@ impl Engine {
             ),
             (asks_nobody, "an approval names nobody to ask: it has to be decided through Control"),
             (
-                approves_by_timeout && !self.settings.hears_deliveries,
+                // Of an endpoint it is always heard whether it took a request.
+                approves_by_timeout
+                    && !self.settings.hears_deliveries
+                    && !asks_endpoint
+                    && spec.at_endpoints.is_empty(),
                 "WhatsApp's webhook is not configured, so no delivery is confirmed: on_timeout `approve` will fail the job",
             ),
         ];

@@ -216,7 +216,13 @@ impl Store {
         let mut links = Vec::new();
         let asked = failed.approval_id.filter(|_| delivery == Delivery::Pending).map(ApprovalId);
         let tokens = asked.map(|approval_id| {
-            mint_links(&key, approval_id, &failed.recipient, failed.approver.as_slice(), &mut links)
+            mint_links(
+                &key,
+                approval_id,
+                &failed.recipient,
+                failed.approvers.as_deref().unwrap_or_default(),
+                &mut links,
+            )
         });
         keep_links(&mut tx, &key, &links).await?;
         let needs = match next {
@@ -279,7 +285,7 @@ impl Receipt {
 struct Failed {
     recipient: String,
     approval_id: Option<Uuid>,
-    approver: Option<String>,
+    approvers: Option<Vec<String>>,
     is_last: bool,
     is_overtaken: bool,
 }
@@ -294,7 +300,7 @@ async fn read_failed(
     let failed = sqlx::query_as!(
         Failed,
         r#"-- read_failed_notice
-        select o.recipient, o.approval_id, o.approver, o.tries - o.tries_before >= $5 as "is_last!",
+        select o.recipient, o.approval_id, o.approvers, o.tries - o.tries_before >= $5 as "is_last!",
           longhaul.is_overtaken(o) as "is_overtaken!"
         from longhaul.outbox o
         where o.shard = $1 and o.job_id = $2 and o.notice_id = $3 and o.tries = $4

@@ -245,7 +245,8 @@ async fn people_who_have_only_an_endpoint_are_asked_and_told_there_without_any_p
         ..hour()
     };
     let settings = JobSettings { notify: people, ..JobSettings::default() };
-    rig.submit(with(settings, job("both", [approval_step(step)]))).await;
+    let submitted = rig.submit(with(settings, job("both", [approval_step(step)]))).await;
+    assert_eq!(submitted.warnings, [""; 0]);
     let asked = receiver.heard(1).await[0].json();
     let approvers = asked["data"]["approvers"].as_array().unwrap().clone();
     let names: Vec<&Value> = approvers.iter().map(|one| &one["approver"]).collect();
