@@ -13,8 +13,8 @@ use tonic::{Code, Status};
 use crate::ask::form;
 use crate::delivery::{OPEN, body, post, status};
 use crate::harness::{
-    Client, PATIENCE, PERSON, Rig, Told, approval, approve, cancel, job, links, parked, pause,
-    resume, retry, wait, with,
+    Client, PATIENCE, PERSON, Rig, Told, approval, approve, cancel, job, links, pause, resume,
+    retry, wait, with,
 };
 use crate::program::{Program, SERVE};
 use crate::receiver::{Answer, Book, Receiver, SECRET};
@@ -185,7 +185,7 @@ async fn what_used_up_its_tries_has_as_many_again_and_no_old_try_is_taken_for_a_
 async fn what_happened_stays_told_and_what_was_undone_does_not() {
     let rig = Rig::start().await;
     for job_id in ["resumed", "retried"] {
-        rig.submit(parked(job_id)).await;
+        rig.submit(job(job_id, [wait(3600)])).await;
     }
     for action in [pause(), resume()] {
         assert!(rig.control("resumed", action).await);
