@@ -247,6 +247,26 @@ async fn what_was_overtaken_or_is_not_there_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_asks_to_be_left_alone_is_for_everything_that_there_is_for_it() {
+    let receiver = Receiver::start().await;
+    let book = book(&receiver);
+    let rig = Rig::start_with(&[book.variable(), ("LONGHAUL_NOTIFY", "")]).await;
+    receiver.answer([Answer::With(429, "retry-after", "120")]);
+    rig.submit(told(job("told", [wait(0)]))).await;
+    let rests = "select next_at > longhaul.now() + interval '100 seconds' from longhaul.recipient
+        where recipient = 'webhook:' || $1";
+    rig.db.wait_until(rests, "ops").await;
+    rig.submit(told(job("waits", [wait(0)]))).await;
+    rig.db.shift_clock(60).await;
+    assert_eq!(receiver.so_far().len(), 1);
+    rig.db.shift_clock(61).await;
+    for job_id in ["told", "waits"] {
+        rig.db.wait_until(ALL_JUDGED, job_id).await;
+    }
+    assert_eq!(receiver.so_far().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_an_endpoint_that_nobody_knows_is_given_up_after_a_day_and_a_half() {
     let receiver = Receiver::start().await;
     let book = book(&receiver);
