@@ -207,11 +207,7 @@ impl Store {
         let Some(failed) = read_failed(&mut tx, &key, notice_id, tries).await? else {
             return Ok(false);
         };
-        let delivery = match (failed.is_overtaken, failed.is_last) {
-            (true, _) => Delivery::Superseded,
-            (false, true) => Delivery::Failed,
-            (false, false) => Delivery::Pending,
-        };
+        let delivery = failed.delivery();
         // The message that had its links did not arrive; those links still work, but nobody knows their tokens any more.
         let mut links = Vec::new();
         let asked = failed.approval_id.filter(|_| delivery == Delivery::Pending).map(ApprovalId);
@@ -288,6 +284,17 @@ struct Failed {
     approvers: Option<Vec<String>>,
     is_last: bool,
     is_overtaken: bool,
+}
+
+impl Failed {
+    /// How it stands from now on.
+    fn delivery(&self) -> Delivery {
+        match (self.is_overtaken, self.is_last) {
+            (true, _) => Delivery::Superseded,
+            (false, true) => Delivery::Failed,
+            (false, false) => Delivery::Pending,
+        }
+    }
 }
 
 /// Reads and locks a notice whose newest try this is; `None` if its failure is no news.

@@ -13,8 +13,8 @@ use tonic::{Code, Status};
 use crate::ask::form;
 use crate::delivery::{OPEN, body, post, status};
 use crate::harness::{
-    Client, PATIENCE, PERSON, Rig, Told, approval, approve, cancel, job, links, parked, pause,
-    resume, retry, wait, with,
+    Client, PATIENCE, PERSON, Rig, Told, approval, approve, cancel, job, links, pause, resume,
+    retry, wait, with,
 };
 use crate::program::{Program, SERVE};
 use crate::receiver::{Answer, Book, Receiver, SECRET};
@@ -189,7 +189,7 @@ async fn what_used_up_its_tries_has_as_many_again_and_no_old_try_is_taken_for_a_
 async fn what_happened_stays_told_and_what_was_undone_does_not() {
     let rig = Rig::start().await;
     for job_id in ["resumed", "retried"] {
-        rig.submit(parked(job_id)).await;
+        rig.submit(job(job_id, [wait(3600)])).await;
     }
     for action in [pause(), resume()] {
         assert!(rig.control("resumed", action).await);
@@ -248,6 +248,26 @@ async fn what_was_overtaken_or_is_not_there_is_not_sent_again() {
         )
         .await;
     assert!(!resend(&rig, &twice).await.unwrap().changed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_asks_to_be_left_alone_is_for_everything_that_there_is_for_it() {
+    let receiver = Receiver::start().await;
+    let book = book(&receiver);
+    let rig = Rig::start_with(&[book.variable(), ("LONGHAUL_NOTIFY", "")]).await;
+    receiver.answer([Answer::With(429, "retry-after", "120")]);
+    rig.submit(told(job("told", [wait(0)]))).await;
+    let rests = "select next_at > longhaul.now() + interval '100 seconds' from longhaul.recipient
+        where recipient = 'webhook:' || $1";
+    rig.db.wait_until(rests, "ops").await;
+    rig.submit(told(job("waits", [wait(0)]))).await;
+    rig.db.shift_clock(60).await;
+    assert_eq!(receiver.so_far().len(), 1);
+    rig.db.shift_clock(61).await;
+    for job_id in ["told", "waits"] {
+        rig.db.wait_until(ALL_JUDGED, job_id).await;
+    }
+    assert_eq!(receiver.so_far().len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

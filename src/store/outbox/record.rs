@@ -33,6 +33,7 @@ pub enum Sent {
     /// It was not taken; try again after a while.
     Again { after: Duration, error: String },
     /// The channel takes nothing at present; that is no fault of the notice, so the try does not count.
+    /// It waits from when it was taken, from which the channel counts as well.
     Held { after: Duration, error: String },
     /// It was not taken and never will be.
     Refused { error: String },
@@ -70,8 +71,8 @@ impl Store {
             update longhaul.outbox o set
               delivery = case when $4 = 'pending' and g.is_overtaken then 'superseded' else $4 end,
               tokens = case when $4 = 'pending' and not g.is_overtaken then o.tokens end,
-              tries = o.tries - $9,
-              due_at = coalesce($10, longhaul.now()) + make_interval(secs => $5),
+              tries = case when $9::timestamptz is null then o.tries else o.tries - 1 end,
+              due_at = coalesce($9, longhaul.now()) + make_interval(secs => $5),
               provider_message_id = $6, error = $7, updated_at = longhaul.now()
             from (
               -- Was its approval decided, or the end it tells undone, while it was on its way?
@@ -89,8 +90,6 @@ impl Store {
             message_id,
             error,
             notice.tries,
-            i32::from(matches!(sent, Sent::Held { .. })),
-            // The channel counts from there as well, and opens when it is due.
             matches!(sent, Sent::Held { .. }).then_some(notice.now),
         )
         .fetch_optional(&mut *tx)
