@@ -252,7 +252,7 @@ mod tests {
         };
         let listed = JobNotice { job_id: "a".to_owned(), notice: Some(notice) };
         assert_eq!(
-            lines(&[listed.clone()], 200, Paint::plain()),
+            lines(std::slice::from_ref(&listed), 200, Paint::plain()),
             [
                 "NOTICE  JOB  KIND    TO           DELIVERY  TRIES  WRITTEN  ERROR",
                 "0193    a    failed  webhook:ops  failed        2           it answered 410",

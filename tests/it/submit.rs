@@ -10,10 +10,18 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::harness::{NOBODY, Rig, Told, approval, approval_step, job, run, wait, with};
+use crate::receiver::Book;
 
 fn parked(job_id: &str) -> SubmitJobRequest {
     job(job_id, [wait(3600)])
 }
+
+const WITHOUT_WHATSAPP: [(&str, &str); 4] = [
+    ("LONGHAUL_WHATSAPP_BASE_URL", ""),
+    ("LONGHAUL_WHATSAPP_TOKEN", ""),
+    ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", ""),
+    ("LONGHAUL_NOTIFY", NOBODY),
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_job_twice_is_one_job() {
@@ -206,14 +214,39 @@ async fn a_job_without_an_id_gets_a_uuid_of_version_7() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_submit_warns_of_no_more_than_is_true_where_endpoints_are_told() {
+    let book = Book::new(
+        "[endpoints.ops]\nurl = 'http://127.0.0.1:1/'\nheader = 'x-key: k'\n\
+         [people.ana]\nphone = '+15550199'\nendpoint = 'ops'\n[people.bo]\nendpoint = 'ops'\n",
+    );
+    let rig = Rig::start_with(&[&WITHOUT_WHATSAPP[..], &[book.variable()]].concat()).await;
+    let settings = |webhooks: &[&str], notify: &[&str]| JobSettings {
+        webhooks: webhooks.iter().map(|&name| name.to_owned()).collect(),
+        notify: notify.iter().map(|&name| name.to_owned()).collect(),
+        ..JobSettings::default()
+    };
+    let only_endpoints = &["WhatsApp is not configured: only endpoints will be told"][..];
+    for (number, (settings, expected)) in [
+        (settings(&["ops"], &[]), &[][..]),
+        (settings(&["ops"], &["+15550101"]), only_endpoints),
+        (settings(&[], &["ana"]), only_endpoints),
+        (settings(&[], &["bo"]), &[]),
+        (settings(&[], &["+15550101"]), &["WhatsApp is not configured: nobody will be told"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let submitted = rig.submit(with(settings, parked(&format!("told-{number}")))).await;
+        assert_eq!(submitted.warnings, expected, "{number}");
+    }
+    let asks = job("asks", [wait(3600), approval("Good?")]);
+    let asks = rig.submit(with(settings(&["ops"], &[]), asks)).await;
+    assert_eq!(asks.warnings, [""; 0], "the endpoint is asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_submit_warns_of_what_is_not_configured() {
-    let unconfigured = [
-        ("LONGHAUL_MODEL_API_KEY", ""),
-        ("LONGHAUL_WHATSAPP_BASE_URL", ""),
-        ("LONGHAUL_WHATSAPP_TOKEN", ""),
-        ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", ""),
-        ("LONGHAUL_NOTIFY", NOBODY),
-    ];
+    let unconfigured = [&WITHOUT_WHATSAPP[..], &[("LONGHAUL_MODEL_API_KEY", "")]].concat();
     let rig = Rig::start_with(&unconfigured).await;
     assert!(rig.submit(parked("calm")).await.warnings.is_empty());
     let answer = rig.submit(job("warned", [run("Say something."), approval("Well?")])).await;
