@@ -146,14 +146,14 @@ impl Status {
             return Next::GiveUp;
         };
         match (class, form) {
-            (Class::Rate | Class::Pair | Class::Ambiguous | Class::Configuration, _) => Next::Later,
+            // What is wrong with the last template may be mended any hour.
+            (Class::Rate | Class::Pair | Class::Ambiguous | Class::Configuration, _)
+            | (Class::Template, Form::Backup) => Next::Later,
             (Class::Window, Form::Text | Form::Link | Form::Buttons) => Next::Closed,
             (Class::Permanent, Form::Text | Form::Link | Form::Buttons) => {
                 Next::As(Needs::Template)
             }
             (Class::Template, Form::Template) => Next::As(Needs::Backup),
-            // It may be approved, or resumed, any hour.
-            (Class::Template, Form::Backup) => Next::Later,
             (Class::Template, Form::Text | Form::Link | Form::Buttons)
             | (Class::Window | Class::Permanent, Form::Template | Form::Backup)
             | (Class::Undeliverable, _) => Next::GiveUp,

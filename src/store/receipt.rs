@@ -211,15 +211,8 @@ impl Store {
         // The message that had its links did not arrive; those links still work, but nobody knows their tokens any more.
         let mut links = Vec::new();
         let asked = failed.approval_id.filter(|_| delivery == Delivery::Pending).map(ApprovalId);
-        let tokens = asked.map(|approval_id| {
-            mint_links(
-                &key,
-                approval_id,
-                &failed.recipient,
-                failed.approvers.as_deref().unwrap_or_default(),
-                &mut links,
-            )
-        });
+        let approvers = failed.approvers.as_deref().unwrap_or_default();
+        let tokens = asked.map(|id| mint_links(&key, id, &failed.recipient, approvers, &mut links));
         keep_links(&mut tx, &key, &links).await?;
         let needs = match next {
             Next::As(needs) => Some(needs.word()),
