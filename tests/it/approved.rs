@@ -9,8 +9,8 @@ use crate::harness::Proxy;
 async fn the_templates_are_held_to_what_meta_has_approved() {
     let proxy = Proxy::plain().await;
     let (rig, public) = behind(&proxy, "").await;
-    let request = ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE", "longhaul_request");
-    let notice = ("LONGHAUL_WHATSAPP_NOTICE_TEMPLATE", "longhaul_notice");
+    let request = ("LONGHAUL_WHATSAPP_REQUEST_TEMPLATE", "approval_request");
+    let notice = ("LONGHAUL_WHATSAPP_NOTICE_TEMPLATE", "job_notice");
     let account = ("LONGHAUL_WHATSAPP_ACCOUNT_ID", "102290129340398");
     examine(&rig, &[]).await.tells("whatsapp templates", "skipped", "none is configured");
     let unset = examine(&rig, &[request, notice]).await;
@@ -22,7 +22,7 @@ async fn the_templates_are_held_to_what_meta_has_approved() {
     rig.sandbox.set(json!({"public_url": public})).await;
     let found = examine(&rig, &[request, notice, account]).await;
     assert!(found.ok, "{}", found.text);
-    for name in ["longhaul_request", "longhaul_notice"] {
+    for name in ["approval_request", "job_notice"] {
         let words = format!("{name} can be sent in en_US, zh_CN, pt_BR");
         found.tells("whatsapp templates", "ok", &words);
     }
