@@ -206,7 +206,7 @@ async fn every_example_of_the_proto_runs_as_pasted() {
             is_inside = !line.contains(ADDRESS);
         }
     }
-    assert_eq!(examples.len(), 8, "{examples:?}");
+    assert_eq!(examples.len(), 9, "{examples:?}");
     // Nobody can be told, so that there is something to send again.
     terminal.rig.sandbox.break_whatsapp(json!({"code": 131_026})).await;
     let mut printed = Vec::new();
