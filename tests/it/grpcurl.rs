@@ -213,9 +213,12 @@ async fn every_example_of_the_proto_runs_as_pasted() {
     for example in &examples {
         printed.push(terminal.paste(&terminal.with_notice(example).await).await);
     }
-    let [submitted, shown, approved, watched, listed, notices, resent, used] = &printed[..] else {
-        unreachable!("eight")
+    let [submitted, shown, approved, revoked, watched, listed, notices, resent, used] =
+        &printed[..]
+    else {
+        unreachable!("nine")
     };
+    assert!(messages(revoked)[0]["revoked"].as_i64().is_some_and(|count| count > 0), "{revoked}");
     assert!(messages(notices)[0]["notices"].is_array(), "{notices}");
     assert_eq!(messages(resent)[0]["changed"], true);
     assert_eq!(messages(submitted)[0]["created"], true);
