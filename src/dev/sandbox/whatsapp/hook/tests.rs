@@ -292,8 +292,8 @@ async fn a_person_who_hides_the_number_is_known_by_a_user_id() {
     assert!(status.get("recipient_id").is_none());
     let kept = site.get(&format!("/_sandbox/whatsapp/messages?to={PERSON}")).await;
     assert_eq!(kept["messages"].as_array().unwrap().len(), 1, "it is the same person's phone");
-    write(&site, json!({"from": PERSON, "text": "ok", "user_id_only": false})).await;
     assert_eq!(ear.status().await["status"], "delivered");
+    write(&site, json!({"from": PERSON, "text": "ok", "user_id_only": false})).await;
     assert_eq!(ear.message().await.0["from"], "15550001111");
 }
 
