@@ -94,7 +94,14 @@ impl<'a> Written<'a> {
     async fn add_approvers(&self, tx: &mut PgConnection) -> Result<(), StoreError> {
         let outbox = self.people.as_ref().map_or(&[][..], |people| &people.outbox);
         let added = outbox.iter().filter(|one| one.kind == NoticeKind::ApprovalEscalated);
-        let added: Vec<String> = added.map(|one| one.recipient.clone()).collect();
+        // Who is asked at an endpoint is the approver, and not the endpoint.
+        let added: Vec<String> = added
+            .flat_map(|one| match &one.approvers[..] {
+                [] => std::slice::from_ref(&one.recipient),
+                approvers => approvers,
+            })
+            .cloned()
+            .collect();
         let Some(approval_id) = self.state.approval_id.filter(|_| !added.is_empty()) else {
             return Ok(());
         };

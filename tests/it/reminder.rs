@@ -270,6 +270,29 @@ async fn people_who_have_only_an_endpoint_are_asked_and_told_there_without_any_p
     assert_eq!(ended["type"], "job.completed");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_asked_later_at_an_endpoint_is_an_approver_under_their_own_name() {
+    let receiver = Receiver::start().await;
+    let book = Book::new(&format!(
+        "[people.bo]\nendpoint = 'ops'\n\
+         [endpoints.ops]\nurl = '{}/ops'\nsecret = '{HOOK_SECRET}'\n",
+        receiver.url
+    ));
+    let rig = Rig::start_with(&[book.variable()]).await;
+    let step =
+        ApprovalStep { escalate_after_seconds: 600, escalate_to: vec!["bo".to_owned()], ..hour() };
+    rig.submit(job("later", [approval_step(step)])).await;
+    rig.settled("later").await;
+    rig.db.shift_clock(601).await;
+    assert_eq!(receiver.heard(1).await[0].json()["data"]["approvers"][0]["approver"], "bo");
+    let approvers: Vec<String> =
+        sqlx::query_scalar("select unnest(approvers) from longhaul.approval")
+            .fetch_all(&rig.db.pool)
+            .await
+            .unwrap();
+    assert_eq!(approvers, [PERSON, "bo"]);
+}
+
 const IS_ALL_SENT: &str =
     "select bool_and(delivery = 'sent') from longhaul.outbox where job_id = $1";
 
