@@ -8,6 +8,8 @@ mod book;
 
 mod endpoint;
 
+mod listen;
+
 mod secret;
 
 mod whatsapp;
@@ -21,6 +23,7 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use http::Uri;
 
+pub use self::listen::Listen;
 use crate::domain::book::Book;
 use crate::domain::language::{SPOKEN, is_spoken};
 use crate::domain::money::Usd;
@@ -42,6 +45,8 @@ pub struct Config {
     pub grpc_addr: SocketAddr,
     /// Where the sidecar listens.
     pub http_addr: SocketAddr,
+    /// Whether anybody is let in while there has never been a key.
+    pub may_be_open: bool,
     /// The database.
     pub store: StoreSettings,
     /// The model provider.
@@ -65,17 +70,6 @@ impl fmt::Display for ConfigError {
         f.write_str("the configuration is not valid")?;
         self.0.iter().try_for_each(|mistake| write!(f, "\n  {mistake}"))
     }
-}
-
-/// Where a server listens, and whether it may do so without keys where others can reach it.
-#[derive(Clone, Copy, Debug)]
-pub struct Listen {
-    /// The gRPC face.
-    pub grpc_addr: SocketAddr,
-    /// The sidecar.
-    pub http_addr: SocketAddr,
-    /// Serve beyond the loopback though nothing guards it.
-    pub insecure: bool,
 }
 
 impl Config {
@@ -162,7 +156,7 @@ struct Reader<F> {
 
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
     fn config(&mut self, listen: Listen) -> Config {
-        self.check_reach(listen);
+        let key_header = self.key_header("LONGHAUL_KEY_HEADER");
         let public_url = self
             .url("LONGHAUL_PUBLIC_URL")
             .unwrap_or_else(|| format!("http://{}", listen.http_addr));
@@ -175,6 +169,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         Config {
             grpc_addr: listen.grpc_addr,
             http_addr: listen.http_addr,
+            may_be_open: listen.may_be_open(),
             store: self.store(),
             model: self.model(),
             notify: NotifySettings {
@@ -191,6 +186,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 request_timeout: Duration::from_secs(30),
                 requests_max,
                 message_bytes_max: 4 << 20,
+                key_header: key_header.clone(),
             },
             web: WebSettings {
                 public_url,
@@ -201,19 +197,8 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 whatsapp: webhook,
                 time_zone,
                 book,
+                key_header,
             },
-        }
-    }
-
-    /// Nothing guards the faces yet, so others must not reach them unless that is meant.
-    fn check_reach(&mut self, listen: Listen) {
-        for (name, addr) in [("--grpc-addr", listen.grpc_addr), ("--http-addr", listen.http_addr)] {
-            if !listen.insecure && !addr.ip().is_loopback() {
-                self.mistake(&format!(
-                    "{name} {addr} can be reached by others and no keys guard it: \
-                     use a loopback address, or say --insecure"
-                ));
-            }
         }
     }
 

@@ -23,6 +23,9 @@ pub mod engine;
 /// WHO is told: notices to people, and the channels that carry them.
 pub mod notify;
 
+/// WHO may come in: keys, and what stands before both faces.
+pub mod door;
+
 /// How PROGRAMS reach it: the gRPC face.
 pub mod rpc;
 

@@ -12,7 +12,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
+use crate::door::Keyring;
 use crate::engine::Engine;
 use crate::engine::batcher::Batcher;
 use crate::engine::executor::Executor;
@@ -25,6 +26,10 @@ use crate::notify::endpoint::Endpoints;
 use crate::notify::{Listener, Notifier};
 use crate::store::Store;
 use crate::{rpc, web};
+
+/// Said where others can reach a server and there is nobody to let in.
+const NO_KEYS: &str = "others can reach this server, and there is no key to let them in by: \
+    make one with `longhaul key create`, use loopback addresses, or say --insecure";
 
 /// A server that serves.
 pub struct Server {
@@ -75,9 +80,11 @@ impl Server {
             waking: JoinSet::new(),
             patience: config.engine.drain + Duration::from_secs(20),
         };
-        server.serve(grpc, http, engine, &config);
+        let keyring = Keyring::new(store.clone(), config.may_be_open);
+        server.serve(grpc, http, engine, &keyring, &config);
         tracing::info!(grpc = %grpc_addr, http = %http_addr, "listening");
         store.open_when_it_answers().await.context("could not open the database")?;
+        server.watch_keys(keyring, &config).await?;
         server.run_loops(lease, executor, prices, &config).await?;
         server.spawn("batches", |stop| async move { batcher.run(stop).await });
         server.spawn("list of models", |stop| async move { lister.keep_catalog(stop).await });
@@ -85,19 +92,40 @@ impl Server {
     }
 
     /// Serves both faces until the stop.
-    fn serve(&mut self, grpc: TcpListener, http: TcpListener, engine: Engine, config: &Config) {
+    fn serve(
+        &mut self,
+        grpc: TcpListener,
+        http: TcpListener,
+        engine: Engine,
+        keyring: &Keyring,
+        config: &Config,
+    ) {
         let routes = rpc::routes(engine.clone(), &config.rpc, self.stop.clone());
         let (settings, stop) = (config.rpc.clone(), self.stop.clone());
+        let keys = keyring.clone();
         self.loops.spawn(async move {
-            let served = rpc::serve(grpc, routes, &settings, stop).await;
+            let served = rpc::serve(grpc, routes, &settings, keys, stop).await;
             ("gRPC face", served.map_err(Into::into))
         });
-        let router = web::router(engine, &config.web);
+        let router = web::router(engine, &config.web, keyring.clone());
         let stop = self.stop.clone();
         self.loops.spawn(async move {
             let served = web::serve(http, router, stop).await;
             ("HTTP face", served.map_err(Into::into))
         });
+    }
+
+    /// Reads the keys, and refuses to serve others where nothing guards it.
+    async fn watch_keys(&mut self, keyring: Keyring, config: &Config) -> Result<()> {
+        let store = self.store.clone();
+        let read =
+            store.when_it_answers(async || keyring.run_once().await.map(|_changed| ())).await;
+        read.context("could not read the keys")?;
+        if !keyring.lets_anybody_in() && !config.may_be_open {
+            return Err(ConfigError(vec![NO_KEYS.to_owned()]).into());
+        }
+        self.spawn("keys", |stop| async move { keyring.run(stop).await });
+        Ok(())
     }
 
     /// Gives signs of life, takes the lease, and starts what moves jobs and notices.

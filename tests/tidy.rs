@@ -17,13 +17,14 @@ use source::{Fault, Source, Token};
 use syn::{spanned::Spanned as _, visit::Visit};
 
 /// A module names only what stands to its left.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 14] = [
     "domain",
     "telemetry",
     "store",
     "model",
     "engine",
     "notify",
+    "door",
     "rpc",
     "web",
     "dev",

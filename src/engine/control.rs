@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::place::{self, Place};
 use super::{Caller, Engine, EngineError, to_its_end};
-use crate::domain::approval::{Door, Verdict};
+use crate::domain::approval::Verdict;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
 use crate::domain::money::Usd;
 use crate::domain::submission::fingerprint;
@@ -68,27 +68,24 @@ impl Engine {
         caller: Caller,
         request_id: Option<String>,
     ) -> Result<bool, StoreError> {
-        let store = &self.store;
+        let (store, actor) = (&self.store, &*caller.actor);
         let request = request_id.and_then(|request_id| command.request(request_id));
         let request = request.as_ref();
         let place = command.may_need_an_executor().then(|| self.executor.find_place()).flatten();
         let claimer = place.as_ref().map(Place::executor_id);
         let acted = match command {
             Command::Status => return Ok(false),
-            Command::Pause { now } => store.pause(key, now, "client", request).await,
+            Command::Pause { now } => store.pause(key, now, actor, request).await,
             Command::Resume { budget_usd } => {
-                store.resume(key, budget_usd, "client", request, claimer).await
+                store.resume(key, budget_usd, actor, request, claimer).await
             }
-            Command::Cancel { comment } => store.cancel(key, &comment, "client", request).await,
+            Command::Cancel { comment } => store.cancel(key, &comment, actor, request).await,
             Command::Retry { from_step } => {
-                store.retry(key, from_step, "client", request, claimer).await
+                store.retry(key, from_step, actor, request, claimer).await
             }
             Command::Decide { approval_id, verdict, comment, on_behalf_of, edited_output } => {
-                let door = match caller {
-                    Caller::Grpc => Door::Grpc,
-                    Caller::Webhook => Door::Webhook,
-                };
-                let voter = on_behalf_of.unwrap_or_else(|| "client".to_owned());
+                let door = caller.door;
+                let voter = on_behalf_of.unwrap_or_else(|| actor.to_owned());
                 let via = None;
                 let vote = Vote { approval_id, verdict, voter, door, comment, via, edited_output };
                 store.decide(key, &vote, request, claimer).await

@@ -34,9 +34,11 @@ pub mod price;
 
 pub mod watch;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::executor::Executor;
+use crate::domain::approval::Door;
 use crate::domain::book::Book;
 use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
@@ -111,20 +113,22 @@ impl EngineError {
 }
 
 /// Which door a request came through, and with it who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// A gRPC client.
-    Grpc,
-    /// A client of the webhooks.
-    Webhook,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The door.
+    pub door: Door,
+    /// The caller's name, as the history of a job has it.
+    pub actor: Arc<str>,
 }
 
 impl Caller {
     /// What a model sees of the steps before, where a submission does not say: the template showed it nothing.
-    fn default_context(self) -> ContextMode {
-        match self {
-            Self::Grpc => ContextMode::Conversation,
-            Self::Webhook => ContextMode::None,
+    fn default_context(&self) -> ContextMode {
+        match self.door {
+            Door::Webhook => ContextMode::None,
+            Door::Grpc | Door::Link | Door::Button | Door::Reply | Door::Timeout => {
+                ContextMode::Conversation
+            }
         }
     }
 }

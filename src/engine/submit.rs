@@ -47,7 +47,7 @@ impl Engine {
             content: submission.content(),
             spec: Arc::clone(&spec),
             traceparent: traceparent.map(str::to_owned),
-            actor: "client",
+            actor: caller.actor,
             claimer: None,
         };
         if validate_only {

@@ -16,7 +16,6 @@ use http::{Request, Response};
 use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tonic::server::NamedService as _;
-use tonic::service::Routes;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 use tracing::{Instrument as _, Span};
@@ -25,22 +24,10 @@ use super::RpcSettings;
 use super::convert::request::WAIT_SECONDS_MAX;
 use super::convert::status;
 use super::service::JobServer;
+use crate::door::table::RPCS;
 use crate::telemetry;
 
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
-
-/// The methods of the service.
-const METHODS: [&str; 9] = [
-    "SubmitJob",
-    "GetJob",
-    "Control",
-    "RevokeLinks",
-    "WatchJob",
-    "ListJobs",
-    "ListNotices",
-    "ResendNotice",
-    "GetUsage",
-];
 
 /// The layer that puts a guard before the routes.
 #[derive(Clone, Debug)]
@@ -74,28 +61,33 @@ impl GuardLayer {
     }
 }
 
-impl Layer<Routes> for GuardLayer {
-    type Service = Guard;
+impl<S> Layer<S> for GuardLayer {
+    type Service = Guard<S>;
 
-    fn layer(&self, routes: Routes) -> Guard {
+    fn layer(&self, routes: S) -> Guard<S> {
         Guard { layer: self.clone(), routes }
     }
 }
 
 /// The routes behind their guard.
 #[derive(Clone, Debug)]
-pub struct Guard {
+pub struct Guard<S> {
     layer: GuardLayer,
-    routes: Routes,
+    routes: S,
 }
 
-impl Service<Request<Body>> for Guard {
+impl<S> Service<Request<Body>> for Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+{
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Service::<Request<Body>>::poll_ready(&mut self.routes, context)
+        self.routes.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
@@ -111,7 +103,8 @@ impl Service<Request<Body>> for Guard {
             return futures::future::ready(Ok(refusal)).boxed();
         }
         // Anybody can make up names, and no store of traces is made for endlessly many.
-        let method = METHODS.iter().copied().find(|known| *known == method).unwrap_or("unknown");
+        let known = RPCS.iter().map(|(known, _)| *known).find(|known| *known == method);
+        let method = known.unwrap_or("unknown");
         let span = tracing::info_span!(
             "rpc",
             otel.name = format!("{service}/{method}"),
@@ -220,6 +213,7 @@ mod tests {
     use axum::Router;
     use axum::routing::post;
     use http::StatusCode;
+    use tonic::service::Routes;
     use tonic_types::StatusExt as _;
     use tower::ServiceExt as _;
 
@@ -292,7 +286,8 @@ mod tests {
         let proto = include_str!("../../proto/longhaul/v1/job_service.proto");
         let named = proto.lines().filter_map(|line| line.trim().strip_prefix("rpc "));
         let named = named.filter_map(|line| line.split_once('(')).map(|(name, _)| name);
-        let (mut named, mut known) = (named.collect::<Vec<_>>(), METHODS.to_vec());
+        let (mut named, mut known) =
+            (named.collect::<Vec<_>>(), RPCS.map(|(name, _)| name).to_vec());
         named.sort_unstable();
         known.sort_unstable();
         assert_eq!(named, known);

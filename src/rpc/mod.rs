@@ -20,11 +20,14 @@ mod health;
 
 mod guard;
 
+mod gate;
+
 mod connection;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
@@ -34,8 +37,10 @@ use tonic::transport::Server;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder;
 
+use crate::door::{GateLayer, Keyring};
 use crate::engine::Engine;
 use convert::status;
+use gate::GrpcFace;
 use guard::GuardLayer;
 use health::Health;
 use service::{JobServer, JobService};
@@ -57,6 +62,8 @@ pub struct RpcSettings {
     pub requests_max: usize,
     /// The largest request, in bytes.
     pub message_bytes_max: usize,
+    /// A header that may hold a key, beside those that always may.
+    pub key_header: Option<HeaderName>,
 }
 
 impl Default for RpcSettings {
@@ -65,6 +72,7 @@ impl Default for RpcSettings {
             request_timeout: Duration::from_secs(30),
             requests_max: 4096,
             message_bytes_max: 4 << 20,
+            key_header: None,
         }
     }
 }
@@ -101,6 +109,7 @@ pub async fn serve(
     listener: TcpListener,
     routes: Routes,
     settings: &RpcSettings,
+    keyring: Keyring,
     stop: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
     let cut = CancellationToken::new();
@@ -111,6 +120,7 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .max_concurrent_streams(STREAMS_MAX)
         .layer(GuardLayer::new(settings))
+        .layer(GateLayer::new(keyring, settings.key_header.clone(), GrpcFace))
         .add_routes(routes)
         .serve_with_incoming_shutdown(
             connection::accept(listener, cut.clone()),

@@ -15,10 +15,14 @@ use tracing::Span;
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
+use crate::domain::approval::Door;
 use crate::domain::id::JobKey;
+use crate::domain::key::Scope;
 use crate::domain::submission::Submission;
+use crate::door::table::scope_of;
+use crate::door::{Authority, Refusal};
 use crate::engine::submit::Submitted;
-use crate::engine::{Caller, Engine, EngineError};
+use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
 use crate::store::list::Cursor;
 use crate::telemetry;
@@ -62,12 +66,13 @@ impl job_service_server::JobService for JobService {
         let sent = request.metadata().get("traceparent").and_then(|sent| sent.to_str().ok());
         let sent = sent.filter(|sent| is_traceparent(sent)).map(str::to_owned);
         let traceparent = telemetry::traceparent(&Span::current()).or(sent);
+        let caller = authority(&request)?.caller(Door::Grpc);
         let request = request.into_inner();
         let validate_only = request.validate_only;
         let submission = convert::submission::submission(request).map_err(status::invalid)?;
         let submitted = self
             .engine
-            .submit(&submission, Caller::Grpc, traceparent.as_deref(), validate_only)
+            .submit(&submission, caller, traceparent.as_deref(), validate_only)
             .await
             .map_err(|error| refused_submit(error, &submission))?;
         let Submitted { job, created, warnings } = submitted;
@@ -83,6 +88,10 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::GetJobRequest>,
     ) -> Result<Response<proto::GetJobResponse>, Status> {
+        if request.get_ref().include_links {
+            let needed = authority(&request)?.require(Scope::Approve);
+            needed.map_err(|refusal| status::not_let_in(&refusal))?;
+        }
         let request = request.into_inner();
         let request::Look { key, step, wait_seconds } =
             request::look(&request).map_err(status::invalid)?;
@@ -109,10 +118,13 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ControlRequest>,
     ) -> Result<Response<proto::ControlResponse>, Status> {
+        let authority = authority(&request)?.clone();
         let mut request = request.into_inner();
         let request_id = Some(std::mem::take(&mut request.request_id)).filter(|id| !id.is_empty());
         let (key, command) = request::command(request).map_err(status::invalid)?;
-        let changed = self.engine.control(&key, command, Caller::Grpc, request_id).await;
+        authority.require(scope_of(&command)).map_err(|refusal| status::not_let_in(&refusal))?;
+        let caller = authority.caller(Door::Grpc);
+        let changed = self.engine.control(&key, command, caller, request_id).await;
         let changed = changed.map_err(|error| status::failed(error, &key))?;
         let job = self.shown(&key).await?;
         Ok(Response::new(proto::ControlResponse { job: Some(job), changed }))
@@ -206,6 +218,13 @@ impl job_service_server::JobService for JobService {
         let report = self.engine.store().usage(&query).await.map_err(status::failed_list)?;
         Ok(Response::new(convert::usage::page(&report, &query)))
     }
+}
+
+/// Who calls, which the gate has found out.
+fn authority<T>(request: &Request<T>) -> Result<&Authority, Status> {
+    // Without it the gate was gone round, and nobody is let in.
+    let authority = request.extensions().get::<Authority>();
+    authority.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))
 }
 
 /// A conflict names the field as the request does.

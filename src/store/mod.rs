@@ -75,6 +75,8 @@ pub mod executor;
 
 pub mod checkup;
 
+pub mod key;
+
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;

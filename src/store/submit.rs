@@ -34,7 +34,7 @@ pub struct NewJob {
     /// The trace of the submitter.
     pub traceparent: Option<String>,
     /// Who submits.
-    pub actor: &'static str,
+    pub actor: Arc<str>,
     /// The executor of this process, if it has room for the job and nothing waits before it.
     pub claimer: Option<ExecutorId>,
 }
@@ -53,7 +53,7 @@ pub enum Stored {
 pub(super) struct Birth {
     pub(super) spec: Arc<Spec>,
     pub(super) claimer: Option<ExecutorId>,
-    actor: &'static str,
+    actor: Arc<str>,
     sent: Box<RawValue>,
     frozen: Box<RawValue>,
     fingerprint: String,
@@ -67,7 +67,7 @@ impl Store {
         let birth = Birth {
             spec: Arc::clone(&job.spec),
             claimer: job.claimer,
-            actor: job.actor,
+            actor: Arc::clone(&job.actor),
             sent: encode(&job.content)?.0,
             frozen: encode(&*job.spec)?.0,
             fingerprint: bytea(&hash),
@@ -133,7 +133,7 @@ impl Birth {
         claimer: Option<ExecutorId>,
     ) -> (JobState, Transition) {
         let before = JobState::new(self.spec.step_count(), now);
-        let born = state::submit(&self.spec, self.actor, now);
+        let born = state::submit(&self.spec, &self.actor, now);
         match claimer.filter(|_| self.claimer == claimer) {
             Some(executor_id) => (before, born.claimed_by(executor_id, &self.spec, now)),
             None => (before, born),

@@ -6,7 +6,7 @@
 
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub(super) struct Fault {
     field: Option<String>,
     status: Option<Status>,
     violations: Vec<Violation>,
-    retry_after_seconds: Option<u32>,
+    headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Fault {
@@ -42,7 +42,7 @@ impl Fault {
             field: None,
             status: None,
             violations: Vec::new(),
-            retry_after_seconds: None,
+            headers: Vec::new(),
         }
     }
 
@@ -59,6 +59,12 @@ impl Fault {
     /// The status the job has.
     pub(super) fn status(self, status: Status) -> Self {
         Self { status: Some(status), ..self }
+    }
+
+    /// A header that goes with it.
+    pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
     }
 
     /// A request that is wrong as a whole.
@@ -92,13 +98,13 @@ impl Fault {
     pub(super) fn unavailable() -> Self {
         let fault = Self::new(503, "UNAVAILABLE", "the server cannot do this at the moment");
         let hint = "try again: a submit with a job_id and every control action are safe to repeat";
-        Self { retry_after_seconds: Some(RETRY_AFTER_SECONDS), ..fault.hint(hint) }
+        fault.hint(hint).header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
     }
 
     /// There is no room.
     pub(super) fn overloaded() -> Self {
         let fault = Self::new(429, "OVERLOADED", "too many requests at once").hint("try again");
-        Self { retry_after_seconds: Some(RETRY_AFTER_SECONDS), ..fault }
+        fault.header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
     }
 
     /// A fault of the server, described in its log.
@@ -136,9 +142,7 @@ impl Fault {
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
         let mut response = (self.code, Json(self.body())).into_response();
-        if let Some(seconds) = self.retry_after_seconds {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
+        response.headers_mut().extend(self.headers.iter().cloned());
         response.extensions_mut().insert(self);
         response
     }

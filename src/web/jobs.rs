@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
@@ -15,15 +16,18 @@ use tracing::Span;
 
 use super::fault::Fault;
 use super::{body, json};
-use crate::domain::approval::Verdict;
+use crate::domain::approval::{Door, Verdict};
 use crate::domain::explain::explain;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
+use crate::domain::key::Scope;
 use crate::domain::money::Usd;
 use crate::domain::submission::{Submission, id_text, read};
 use crate::domain::validate::Faults;
+use crate::door::Authority;
+use crate::door::table::scope_of;
+use crate::engine::Engine;
 use crate::engine::control::Command;
 use crate::engine::submit::Submitted;
-use crate::engine::{Caller, Engine};
 use crate::telemetry;
 
 /// What is asked of a job, as it was sent.
@@ -49,6 +53,7 @@ pub(super) struct ControlBody {
 /// Stores a job.
 pub(super) async fn submit(
     State(engine): State<Engine>,
+    Extension(authority): Extension<Authority>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Fault> {
@@ -62,8 +67,9 @@ pub(super) async fn submit(
     };
     let submission = Submission::read(sent)?;
     let traceparent = telemetry::traceparent(&Span::current());
+    let caller = authority.caller(Door::Webhook);
     let submitted =
-        engine.submit(&submission, Caller::Webhook, traceparent.as_deref(), validate_only).await?;
+        engine.submit(&submission, caller, traceparent.as_deref(), validate_only).await?;
     let Submitted { job, created, warnings } = submitted;
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
@@ -80,6 +86,7 @@ pub(super) async fn submit(
 /// Moves a job, or shows it.
 pub(super) async fn control(
     State(engine): State<Engine>,
+    Extension(authority): Extension<Authority>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Fault> {
@@ -89,7 +96,12 @@ pub(super) async fn control(
     let request_id = request.request_id.take();
     let include_links = request.include_links == Some(true);
     let (key, command) = request.into_command()?;
-    let changed = engine.control(&key, command, Caller::Webhook, request_id).await?;
+    authority.require(scope_of(&command))?;
+    if include_links {
+        authority.require(Scope::Approve)?;
+    }
+    let caller = authority.caller(Door::Webhook);
+    let changed = engine.control(&key, command, caller, request_id).await?;
     let mut view = engine.job(&key, None, Duration::ZERO).await?;
     if include_links {
         engine.add_links(&key, &mut view).await?;

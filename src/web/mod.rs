@@ -6,6 +6,8 @@
 
 mod guard;
 
+mod gate;
+
 mod origin;
 
 mod fault;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::Uri;
+use axum::http::{HeaderName, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
@@ -42,12 +44,14 @@ use tokio_util::sync::CancellationToken;
 use self::approval::People;
 pub use self::approval::headers as page_headers;
 use self::fault::Fault;
+use self::gate::HttpFace;
 use self::guard::Limits;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
 use crate::domain::book::Book;
 use crate::domain::state::Refusal;
+use crate::door::{GateLayer, Keyring};
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
 
@@ -73,6 +77,8 @@ pub struct WebSettings {
     pub time_zone: Tz,
     /// Who has a name here.
     pub book: Arc<Book>,
+    /// A header that may hold a key, beside those that always may.
+    pub key_header: Option<HeaderName>,
 }
 
 impl Default for WebSettings {
@@ -86,12 +92,13 @@ impl Default for WebSettings {
             whatsapp: None,
             time_zone: Tz::UTC,
             book: Arc::default(),
+            key_header: None,
         }
     }
 }
 
 /// The routes of the sidecar, at the root and under the path of the public URL: a proxy may strip that or leave it.
-pub fn router(engine: Engine, settings: &WebSettings) -> Router {
+pub fn router(engine: Engine, settings: &WebSettings, keyring: Keyring) -> Router {
     let public_url: Option<Uri> = settings.public_url.trim().parse().ok();
     let public = public_url.as_ref().and_then(Origin::of_url);
     let ours = Arc::new(Ours { public, is_on_loopback: settings.is_on_loopback });
@@ -99,6 +106,8 @@ pub fn router(engine: Engine, settings: &WebSettings) -> Router {
     // Braces are wildcards to the router and text in an address.
     let prefix = prefix.replace('{', "{{").replace('}', "}}");
     let routes = routes(settings, ours, &engine.store().opened());
+    let gate = GateLayer::new(keyring, settings.key_header.clone(), HttpFace);
+    let routes = routes.route_layer(gate);
     let routes = if prefix.is_empty() {
         routes
     } else {

@@ -69,7 +69,7 @@ impl Desk {
             content: submission.content(),
             spec: Arc::new(freeze(&submission, &defaults).unwrap()),
             traceparent: None,
-            actor: "desk",
+            actor: "desk".into(),
             claimer: Some(self.executor_id),
         }
     }

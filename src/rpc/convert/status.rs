@@ -15,6 +15,7 @@ use crate::domain::id::JobKey;
 use crate::domain::state::Refusal;
 use crate::domain::validate::Violation;
 use crate::domain::word::Word as _;
+use crate::door;
 use crate::engine::EngineError;
 use crate::rpc::proto;
 use crate::store::StoreError;
@@ -46,6 +47,28 @@ pub fn invalid(violations: Vec<Violation>) -> Status {
 /// The status for a message that could not be read at all.
 pub fn unreadable(message: &str) -> Status {
     Problem::new(Code::InvalidArgument, "INVALID_REQUEST", message).status()
+}
+
+/// The status for a caller that is not let in.
+pub fn not_let_in(refusal: &door::Refusal) -> Status {
+    match refusal {
+        door::Refusal::KeyRequired => {
+            let message = "an API key is needed: send it as `authorization: Bearer lh_…`";
+            Problem::new(Code::Unauthenticated, "KEY_REQUIRED", message)
+        }
+        door::Refusal::KeyInvalid => {
+            let message = "the API key is not valid; it may have been revoked, or have expired";
+            Problem::new(Code::Unauthenticated, "KEY_INVALID", message)
+        }
+        door::Refusal::ScopeRequired(scopes) => {
+            let words: Vec<String> = scopes.iter().map(|scope| scope.word()).collect();
+            let message = format!("the API key lacks the scope {}", words.join(" or "));
+            Problem::new(Code::PermissionDenied, "SCOPE_REQUIRED", message)
+                .with("scopes", words.join(","))
+        }
+        door::Refusal::NotReady => unavailable("the server waits for its database"),
+    }
+    .status()
 }
 
 /// The status for a watch that is to begin beyond the last event.

@@ -1,0 +1,134 @@
+//! The keyring: every key there is, in memory, as fresh as a second.
+//!
+//! In go looks at one small row of Postgres; out comes who may come in, without asking Postgres.
+//! A server is open only where that was allowed and there has never been a key: the first one closes it for good.
+//! While Postgres is away, the keys that were known go on counting.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::credential::Shown;
+use super::{Authority, PeerName, Refusal};
+use crate::domain::key::{Key, KeyHash, KeyText};
+use crate::store::key::KeyList;
+use crate::store::{Store, StoreError};
+
+/// How often it looks, about.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Every key there is.
+#[derive(Clone)]
+pub struct Keyring {
+    store: Store,
+    known: Arc<RwLock<Option<Known>>>,
+    may_be_open: bool,
+}
+
+/// What was read last.
+struct Known {
+    version: i64,
+    is_open: bool,
+    living: HashMap<KeyHash, Living>,
+}
+
+#[derive(Clone)]
+struct Living {
+    key: Arc<Key>,
+    until: Option<Instant>,
+}
+
+impl Keyring {
+    /// A keyring of this store; without keys the server is open if it may be.
+    pub fn new(store: Store, may_be_open: bool) -> Self {
+        Self { store, known: Arc::default(), may_be_open }
+    }
+
+    /// Looks until told to stop.
+    pub async fn run(&self, stop: CancellationToken) {
+        loop {
+            let pause = INTERVAL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            if let Err(error) = self.run_once().await {
+                tracing::debug!(error = &error as &dyn Error, "could not look at the keys");
+            }
+        }
+    }
+
+    /// Looks once; answers whether anything has changed.
+    pub async fn run_once(&self) -> Result<bool, StoreError> {
+        let version = self.read().as_ref().map(|known| known.version);
+        let Some(list) = self.store.keys(version).await? else { return Ok(false) };
+        let known = Known::new(list, self.may_be_open);
+        let count = known.living.len();
+        tracing::info!(count, is_open = known.is_open, "keys are in force");
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(true)
+    }
+
+    /// Whether anybody is let in without a key.
+    pub fn is_open(&self) -> bool {
+        self.read().as_ref().is_some_and(|known| known.is_open)
+    }
+
+    /// Whether there is a key that is good now.
+    pub fn lets_anybody_in(&self) -> bool {
+        self.read().as_ref().is_some_and(|known| known.living.values().any(Living::is_good))
+    }
+
+    /// Who it is that shows this, if anybody.
+    pub fn judge(&self, shown: &Shown, peer: Option<&PeerName>) -> Result<Authority, Refusal> {
+        let guard = self.read();
+        let Some(known) = guard.as_ref() else { return Err(Refusal::NotReady) };
+        match shown {
+            // A key that is shown is looked at even where none is needed: it says who calls.
+            Shown::Text(text) => {
+                let found = KeyText::find_hash(text).and_then(|hash| known.living.get(&hash));
+                let found = found.filter(|living| living.is_good());
+                match found {
+                    Some(living) => Ok(Authority::of_key(Arc::clone(&living.key))),
+                    None if known.is_open => Ok(Authority::open()),
+                    None => Err(Refusal::KeyInvalid),
+                }
+            }
+            Shown::Nothing | Shown::Unreadable if known.is_open => Ok(Authority::open()),
+            Shown::Unreadable => Err(Refusal::KeyInvalid),
+            Shown::Nothing => match peer {
+                Some(peer) => Ok(Authority::of_peer(peer)),
+                None => Err(Refusal::KeyRequired),
+            },
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Option<Known>> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Living {
+    fn is_good(&self) -> bool {
+        self.until.is_none_or(|until| Instant::now() < until)
+    }
+}
+
+impl Known {
+    fn new(list: KeyList, may_be_open: bool) -> Self {
+        let is_open = may_be_open && list.keys.is_empty();
+        let read_at = Instant::now();
+        let living = list.keys.into_iter().filter(|stored| stored.revoked_at.is_none());
+        let living = living.map(|stored| {
+            let left = stored.expires_at.map(|at| (at - list.now).to_std().unwrap_or_default());
+            // Too far away to be told apart from never.
+            let until = left.and_then(|left| read_at.checked_add(left));
+            (stored.hash, Living { key: Arc::new(stored.key), until })
+        });
+        Self { version: list.version, is_open, living: living.collect() }
+    }
+}

@@ -1,0 +1,87 @@
+//! WHO may come in: what stands before both faces, and is the same for both.
+//!
+//! In come requests with whatever they show; what passes carries its `Authority`, and the rest is refused at once.
+//! Nothing here waits for Postgres: keys are kept in memory and read again when they have changed.
+//! While it is not known which keys there are, nobody is let in.
+
+mod credential;
+
+mod gate;
+
+mod keyring;
+
+pub mod table;
+
+use std::sync::Arc;
+
+use crate::domain::approval::Door;
+use crate::domain::key::{Key, Scope, Scopes};
+use crate::engine::Caller;
+
+pub use credential::Shown;
+pub use gate::{Face, Gate, GateLayer};
+pub use keyring::Keyring;
+
+/// What a caller may do, and who that is.
+#[derive(Clone, Debug)]
+pub struct Authority {
+    scopes: Scopes,
+    actor: Arc<str>,
+    /// The key that was shown, if one was.
+    pub key: Option<Arc<Key>>,
+}
+
+/// The certificate that a peer has shown and that was found good, as its name.
+#[derive(Clone, Debug)]
+pub struct PeerName(pub Arc<str>);
+
+/// Why somebody is not let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A key is needed, and none was shown.
+    KeyRequired,
+    /// What was shown is no key, or one that was revoked or has expired.
+    KeyInvalid,
+    /// The key is not good for this; one of these scopes is needed.
+    ScopeRequired(Vec<Scope>),
+    /// It is not yet known which keys there are.
+    NotReady,
+}
+
+impl Authority {
+    /// Of a server that runs open: anybody may do anything.
+    pub fn open() -> Self {
+        Self { scopes: Scopes::all(), actor: "client".into(), key: None }
+    }
+
+    /// Of whoever shows a key.
+    pub fn of_key(key: Arc<Key>) -> Self {
+        let actor = format!("key:{}", key.name).into();
+        Self { scopes: key.scopes, actor, key: Some(key) }
+    }
+
+    /// Of whoever shows a certificate and no key.
+    pub fn of_peer(peer: &PeerName) -> Self {
+        Self { scopes: Scopes::all(), actor: format!("cert:{}", peer.0).into(), key: None }
+    }
+
+    /// Whether it is enough for what needs this scope.
+    pub fn allows(&self, scope: Scope) -> bool {
+        self.scopes.allow(scope)
+    }
+
+    /// Refuses, if it is not enough.
+    pub fn require(&self, scope: Scope) -> Result<(), Refusal> {
+        if self.allows(scope) { Ok(()) } else { Err(Refusal::ScopeRequired(vec![scope])) }
+    }
+
+    /// The caller, as the history of a job names it.
+    pub fn caller(&self, door: Door) -> Caller {
+        Caller { door, actor: Arc::clone(&self.actor) }
+    }
+
+    /// The caller's name.
+    pub fn actor(&self) -> &str {
+        &self.actor
+    }
+}
