@@ -67,19 +67,20 @@ pub(super) async fn submit(
     };
     let submission = Submission::read(sent)?;
     let traceparent = telemetry::traceparent(&Span::current());
-    let caller = authority.caller(Door::Webhook);
+    let (caller, is_whole) = (authority.caller(Door::Webhook), authority.sees_numbers());
     let submitted =
         engine.submit(&submission, caller, traceparent.as_deref(), validate_only).await?;
     let Submitted { job, created, warnings } = submitted;
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
-        let reply = json::Reply { created, changed: created, message, warnings: &warnings };
+        let reply =
+            json::Reply { created, changed: created, message, warnings: &warnings, is_whole };
         return Ok(reply.with_job_to_be(&job));
     }
     // The words are the template's own, for callers that compare them.
     let message = if created { "Workflow was started" } else { "the job was there already" };
-    let reply =
-        json::Reply { created, changed: created, message: message.to_owned(), warnings: &warnings };
+    let message = message.to_owned();
+    let reply = json::Reply { created, changed: created, message, warnings: &warnings, is_whole };
     Ok(reply.with_job(&job))
 }
 
@@ -107,7 +108,13 @@ pub(super) async fn control(
         engine.add_links(&key, &mut view).await?;
     }
     let message = explain(&view.state);
-    let reply = json::Reply { created: false, changed, message, warnings: &[] };
+    let reply = json::Reply {
+        created: false,
+        changed,
+        message,
+        warnings: &[],
+        is_whole: authority.sees_numbers(),
+    };
     Ok(reply.with_job(&view))
 }
 
