@@ -118,6 +118,18 @@ mod usage;
 
 mod price;
 
+mod key;
+
+mod key_table;
+
+mod key_client;
+
+mod actor;
+
+mod config_file;
+
+mod silence;
+
 mod input;
 
 mod command;
