@@ -226,9 +226,7 @@ impl Fleet {
     /// What each server wrote, with its number.
     pub fn logs(&self) -> impl Iterator<Item = (u32, String)> {
         let numbers = 1..self.next.load(Ordering::Relaxed);
-        numbers.map(|number| {
-            (number, fs::read_to_string(self.log_of(number)).unwrap_or_default())
-        })
+        numbers.map(|number| (number, fs::read_to_string(self.log_of(number)).unwrap_or_default()))
     }
 
     /// Writes down panics and errors that servers logged.
