@@ -65,7 +65,8 @@ pub(super) async fn check_keys(store: &Store, may_be_open: bool, report: &mut Re
         Ok(list) => list,
         Err(error) => {
             let remedy = "let the login of DATABASE_URL read the schema longhaul";
-            return report.fault("keys", in_words(&error), remedy);
+            report.fault("keys", in_words(&error), remedy);
+            return;
         }
     };
     let (total, good) = list.map_or((0, 0), |list| {
