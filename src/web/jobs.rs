@@ -147,9 +147,7 @@ impl ControlBody {
         if matches!(approval_id, Some(Err(_))) {
             faults.add("approval_id", "must be the id of an approval, a UUID");
         }
-        if self.from_step.is_some_and(|step| step < 0) {
-            faults.add("from_step", "must be the number of a step, counted from 1");
-        }
+        faults.check_step("from_step", self.from_step.unwrap_or(0));
         faults.into_result().map_err(Fault::invalid)?;
         let key = JobKey::new(job_id);
         let comment = self.comment.unwrap_or_default();

@@ -120,6 +120,8 @@ mod price;
 
 mod input;
 
+mod reason;
+
 mod command;
 
 mod allowance;
