@@ -3,7 +3,7 @@
 //! Taken are JSON, forms whose nested fields hold JSON text, and text that holds JSON; no type means JSON.
 //! No field is lost: one that is sent twice is a fault.
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ pub(super) fn read(
 }
 
 fn unsupported(message: &str) -> Fault {
-    Fault::new(415, "INVALID_REQUEST", message)
+    Fault::malformed(message).code(StatusCode::UNSUPPORTED_MEDIA_TYPE)
 }
 
 fn read_json(body: &[u8]) -> Result<Map<String, Value>, Fault> {

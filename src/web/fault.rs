@@ -11,18 +11,51 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::domain::job::Status;
+use crate::domain::reason::Reason;
 use crate::domain::validate::Violation;
 use crate::domain::word::Word as _;
 
 /// When a client that was turned away for want of room may come again.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
+/// What a reason is in HTTP; those that this face never gives have what a proxy would make of them.
+pub fn code_of(reason: Reason) -> StatusCode {
+    match reason {
+        Reason::InvalidRequest | Reason::SequenceOutOfRange => StatusCode::BAD_REQUEST,
+        Reason::KeyRequired | Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
+        // As n8n's webhooks answer a credential that is wrong.
+        Reason::KeyInvalid | Reason::ScopeRequired | Reason::Forbidden => StatusCode::FORBIDDEN,
+        Reason::JobNotFound
+        | Reason::JobPruned
+        | Reason::StepNotFound
+        | Reason::ApprovalNotFound
+        | Reason::NoticeNotFound
+        | Reason::NotFound => StatusCode::NOT_FOUND,
+        Reason::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        Reason::JobIdConflict
+        | Reason::RequestIdConflict
+        | Reason::JobStateConflict
+        | Reason::NoticeKept
+        | Reason::ApprovalIdRequired
+        | Reason::ApprovalClosed
+        | Reason::ChangesNotAllowed
+        | Reason::EditNotAllowed
+        | Reason::AlreadyVoted
+        | Reason::SpecVersionUnknown => StatusCode::CONFLICT,
+        Reason::Overloaded | Reason::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Reason::Unavailable | Reason::WatchLagged => StatusCode::SERVICE_UNAVAILABLE,
+        Reason::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
+        Reason::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Reason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
 /// An error as it is sent.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     /// The HTTP status.
     pub(super) code: StatusCode,
-    reason: &'static str,
+    reason: Reason,
     message: String,
     hint: &'static str,
     field: Option<String>,
@@ -33,9 +66,9 @@ pub(super) struct Fault {
 
 impl Fault {
     /// A fault that says what is wrong and nothing else yet.
-    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
-            code: StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code: code_of(reason),
             reason,
             message: message.into(),
             hint: "",
@@ -44,6 +77,11 @@ impl Fault {
             violations: Vec::new(),
             headers: Vec::new(),
         }
+    }
+
+    /// Another HTTP status than its reason has, where a request is wrong in a way that HTTP has one for.
+    pub(super) fn code(self, code: StatusCode) -> Self {
+        Self { code, ..self }
     }
 
     /// What the client can do about it.
@@ -69,7 +107,7 @@ impl Fault {
 
     /// A request that is wrong as a whole.
     pub(super) fn malformed(message: impl Into<String>) -> Self {
-        Self::new(400, "INVALID_REQUEST", message)
+        Self::new(Reason::InvalidRequest, message)
     }
 
     /// One field that is wrong.
@@ -96,33 +134,33 @@ impl Fault {
 
     /// Nothing is known to have happened.
     pub(super) fn unavailable() -> Self {
-        let fault = Self::new(503, "UNAVAILABLE", "the server cannot do this at the moment");
+        let fault = Self::new(Reason::Unavailable, "the server cannot do this at the moment");
         let hint = "try again: a submit with a job_id and every control action are safe to repeat";
         fault.hint(hint).header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
     }
 
     /// There is no room.
     pub(super) fn overloaded() -> Self {
-        let fault = Self::new(429, "OVERLOADED", "too many requests at once").hint("try again");
+        let fault = Self::new(Reason::Overloaded, "too many requests at once").hint("try again");
         fault.header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
     }
 
     /// A fault of the server, described in its log.
     pub(super) fn internal() -> Self {
-        Self::new(500, "INTERNAL", "a fault of the server").hint("the server's log says more")
+        Self::new(Reason::Internal, "a fault of the server").hint("the server's log says more")
     }
 
     /// A body that could not be read.
     pub(super) fn unread(rejection: &BytesRejection) -> Self {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return Self::new(413, "INVALID_REQUEST", "the body is too large");
+            return Self::malformed("the body is too large").code(StatusCode::PAYLOAD_TOO_LARGE);
         }
         Self::malformed("the body broke off")
     }
 
     fn body(&self) -> Value {
         let mut body = json!({
-            "code": self.code.as_u16(), "message": self.message, "hint": self.hint, "reason": self.reason,
+            "code": self.code.as_u16(), "message": self.message, "hint": self.hint, "reason": self.reason.word(),
         });
         if let Some(field) = &self.field {
             body["field"] = field.as_str().into();
@@ -150,7 +188,7 @@ impl IntoResponse for Fault {
 
 /// Answers for a path that is not there, without repeating it.
 pub(super) async fn unknown_path() -> Fault {
-    Fault::new(404, "NOT_FOUND", "there is nothing at this path")
+    Fault::new(Reason::NotFound, "there is nothing at this path")
         .hint("jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control")
 }
 
@@ -161,7 +199,7 @@ pub(super) async fn wrong_method(method: Method) -> Fault {
     } else {
         "the Allow header names the methods that work"
     };
-    Fault::new(405, "METHOD_NOT_ALLOWED", "this path does not take this method").hint(hint)
+    Fault::new(Reason::MethodNotAllowed, "this path does not take this method").hint(hint)
 }
 
 /// A field as this door writes it: steps have their fields without the kind between, and actions have no parts.

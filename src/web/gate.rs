@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, Request, Response, header};
 use axum::response::IntoResponse as _;
 
 use super::fault::Fault;
+use crate::domain::reason::Reason;
 use crate::domain::word::Word as _;
 use crate::door::table::{Need, need_of_route};
 use crate::door::{Face, Refusal};
@@ -33,17 +34,16 @@ impl Face for HttpFace {
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::KeyRequired => Self::new(401, "KEY_REQUIRED", "an API key is needed")
+            Refusal::KeyRequired => Self::new(Reason::KeyRequired, "an API key is needed")
                 .hint("send it as a bearer token, as x-api-key, or as the password of Basic")
                 .challenge(CHALLENGE),
-            // As n8n's webhooks answer a credential that is wrong.
-            Refusal::KeyInvalid => Self::new(403, "KEY_INVALID", "the API key is not valid")
+            Refusal::KeyInvalid => Self::new(Reason::KeyInvalid, "the API key is not valid")
                 .hint("it may have been revoked, or have expired: `longhaul key list` says more")
                 .challenge(CHALLENGE),
             Refusal::ScopeRequired(scopes) => {
                 let words: Vec<String> = scopes.iter().map(|scope| scope.word()).collect();
                 let message = format!("the API key lacks the scope {}", words.join(" or "));
-                Self::new(403, "SCOPE_REQUIRED", message)
+                Self::new(Reason::ScopeRequired, message)
                     .hint("use a key with that scope: `longhaul key create --scope`")
             }
             Refusal::NotReady => Self::unavailable(),

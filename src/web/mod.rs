@@ -44,12 +44,14 @@ use tokio_util::sync::CancellationToken;
 use self::approval::People;
 pub use self::approval::headers as page_headers;
 use self::fault::Fault;
+pub use self::fault::code_of;
 use self::gate::HttpFace;
 use self::guard::Limits;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
 use crate::domain::book::Book;
+use crate::domain::reason::Reason;
 use crate::domain::state::Refusal;
 use crate::door::{GateLayer, Keyring};
 use crate::engine::{Engine, EngineError};
@@ -188,22 +190,20 @@ impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         let message = error.to_string();
         match error {
-            StoreError::JobNotFound { .. } => Self::new(404, "JOB_NOT_FOUND", message)
+            StoreError::JobNotFound { .. } => Self::new(Reason::JobNotFound, message)
                 .hint("check the job_id; a job exists from the moment its submit was answered"),
-            StoreError::ApprovalNotFound { .. } => Self::new(404, "APPROVAL_NOT_FOUND", message)
+            StoreError::ApprovalNotFound { .. } => Self::new(Reason::ApprovalNotFound, message)
                 .hint("the approval_id of a pending approval is in the job, under approval"),
             // No door of this face is about a notice.
-            StoreError::NoticeNotFound { .. } => Self::new(404, "NOTICE_NOT_FOUND", message),
-            StoreError::NoticeKept { .. } => Self::new(409, "NOTICE_KEPT", message),
-            StoreError::StepNotFound { .. } => Self::new(404, "STEP_NOT_FOUND", message),
-            StoreError::JobIdConflict { field, .. } => Self::new(409, "JOB_ID_CONFLICT", message)
+            StoreError::NoticeNotFound { .. } => Self::new(Reason::NoticeNotFound, message),
+            StoreError::NoticeKept { .. } => Self::new(Reason::NoticeKept, message),
+            StoreError::StepNotFound { .. } => Self::new(Reason::StepNotFound, message),
+            StoreError::JobIdConflict { field, .. } => Self::new(Reason::JobIdConflict, message)
                 .hint("send the same content again, or choose another job_id")
                 .field(field),
-            StoreError::SpecVersionUnknown { .. } => {
-                Self::new(409, "SPEC_VERSION_UNKNOWN", message)
-                    .hint("ask a server of the newer release, or update this one")
-            }
-            StoreError::RequestIdConflict { .. } => Self::new(409, "REQUEST_ID_CONFLICT", message)
+            StoreError::SpecVersionUnknown { .. } => Self::new(Reason::SpecVersionUnknown, message)
+                .hint("ask a server of the newer release, or update this one"),
+            StoreError::RequestIdConflict { .. } => Self::new(Reason::RequestIdConflict, message)
                 .hint("send the same action again, or choose another request_id"),
             StoreError::Refused(refusal) => refusal.into(),
             StoreError::Unavailable(_) => {
@@ -226,15 +226,15 @@ impl From<Refusal> for Fault {
         let message = refusal.to_string();
         match refusal {
             Refusal::Conflict { status } => {
-                Self::new(409, "JOB_STATE_CONFLICT", message).status(status)
+                Self::new(Reason::JobStateConflict, message).status(status)
             }
-            Refusal::ApprovalIdRequired => Self::new(409, "APPROVAL_ID_REQUIRED", message).hint(
+            Refusal::ApprovalIdRequired => Self::new(Reason::ApprovalIdRequired, message).hint(
                 "send the approval_id; that of a pending approval is in the job, under approval",
             ),
-            Refusal::ApprovalClosed { .. } => Self::new(409, "APPROVAL_CLOSED", message),
-            Refusal::AlreadyVoted { .. } => Self::new(409, "ALREADY_VOTED", message),
-            Refusal::ChangesNotAllowed { .. } => Self::new(409, "CHANGES_NOT_ALLOWED", message),
-            Refusal::EditNotAllowed => Self::new(409, "EDIT_NOT_ALLOWED", message),
+            Refusal::ApprovalClosed { .. } => Self::new(Reason::ApprovalClosed, message),
+            Refusal::AlreadyVoted { .. } => Self::new(Reason::AlreadyVoted, message),
+            Refusal::ChangesNotAllowed { .. } => Self::new(Reason::ChangesNotAllowed, message),
+            Refusal::EditNotAllowed => Self::new(Reason::EditNotAllowed, message),
             Refusal::StepOutOfRange { .. } => Self::violation("from_step", message),
             Refusal::LeaseLost => {
                 tracing::error!("a door was told about a lease, which it never holds");

@@ -15,6 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::fault::Fault;
+use crate::domain::reason::Reason;
 
 /// The host and port of a page; its scheme is left out, since a proxy may end TLS before us.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub(super) async fn refuse_others(
     if only_looks || is_ours(request.headers(), request.uri(), &ours) {
         return next.run(request).await;
     }
-    Fault::new(403, "FORBIDDEN", "the request was sent by the page of another website")
+    Fault::new(Reason::Forbidden, "the request was sent by the page of another website")
         .into_response()
 }
 
