@@ -120,6 +120,18 @@ mod price;
 
 mod input;
 
+mod body;
+
+mod shape;
+
+mod wait;
+
+mod lenient;
+
+mod cors;
+
+mod n8n;
+
 mod command;
 
 mod allowance;
