@@ -12,6 +12,8 @@ mod listen;
 
 mod secret;
 
+mod web;
+
 mod whatsapp;
 
 use std::fmt;
@@ -192,12 +194,15 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 public_url,
                 is_on_loopback: listen.http_addr.ip().is_loopback(),
                 request_timeout: Duration::from_secs(30),
-                body_bytes_max: 4 << 20,
+                body_bytes_max: self.number("LONGHAUL_BODY_BYTES_MAX", 4 << 20, 1024, 64 << 20),
                 requests_max,
                 whatsapp: webhook,
                 time_zone,
                 book,
                 key_header,
+                webhook_prefix: self.webhook_prefix("LONGHAUL_WEBHOOK_PREFIX"),
+                cors_origins: self.origins("LONGHAUL_CORS_ORIGINS"),
+                is_lenient: self.switch("LONGHAUL_LENIENT"),
             },
         }
     }

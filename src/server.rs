@@ -107,7 +107,7 @@ impl Server {
             let served = rpc::serve(grpc, routes, &settings, keys, stop).await;
             ("gRPC face", served.map_err(Into::into))
         });
-        let router = web::router(engine, &config.web, keyring.clone());
+        let router = web::router(engine, &config.web, keyring.clone(), self.stop.clone());
         let stop = self.stop.clone();
         self.loops.spawn(async move {
             let served = web::serve(http, router, stop).await;

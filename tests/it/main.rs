@@ -122,6 +122,18 @@ mod input;
 
 mod reason;
 
+mod body;
+
+mod shape;
+
+mod wait;
+
+mod lenient;
+
+mod cors;
+
+mod n8n;
+
 mod command;
 
 mod allowance;
