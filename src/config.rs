@@ -10,6 +10,8 @@ mod endpoint;
 
 mod listen;
 
+mod retention;
+
 mod secret;
 
 mod web;
@@ -26,6 +28,7 @@ use chrono_tz::Tz;
 use http::Uri;
 
 pub use self::listen::Listen;
+pub use self::retention::{days, retention};
 use crate::domain::book::Book;
 use crate::domain::language::{SPOKEN, is_spoken};
 use crate::domain::money::Usd;
@@ -263,6 +266,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             lease: Duration::from_secs(self.number("LONGHAUL_LEASE_SECONDS", 30, 1, 3600)),
             drain: Duration::from_secs(self.number("LONGHAUL_DRAIN_SECONDS", 25, 0, 3600)),
             poll: Duration::from_secs(1),
+            retention: self.retention(),
             sweep: Duration::from_millis(self.number("LONGHAUL_SWEEP_MS", 400, 20, 60_000)),
             batch: BatchSettings {
                 linger: Duration::from_millis(self.number(

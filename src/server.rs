@@ -151,7 +151,8 @@ impl Server {
         read.context("could not read the imported prices")?;
         let registered = store.when_it_answers(|| lease.register()).await;
         registered.context("could not register the executor")?;
-        let sweeper = Sweeper::new(store.clone(), config.engine.sweep, config.notify.book.clone());
+        let sweeper = Sweeper::new(store.clone(), config.engine.sweep, config.notify.book.clone())
+            .pruning(config.engine.retention);
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;

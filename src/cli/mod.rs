@@ -39,6 +39,8 @@ pub mod usage;
 
 pub mod prices;
 
+pub mod prune;
+
 pub mod doctor;
 
 pub mod control;
@@ -88,6 +90,7 @@ enum Command {
     /// Have what a job shows done again, with what is to be changed as the comment
     RequestChanges(control::DecideArgs),
     Prices(prices::PricesArgs),
+    Prune(prune::PruneArgs),
     Doctor(doctor::DoctorArgs),
 }
 
@@ -127,6 +130,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
         Command::RequestChanges(args) => Box::pin(until_interrupted(args.request_changes())).await,
         Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
+        Command::Prune(args) => Box::pin(until_interrupted(prune::run(args))).await,
         Command::Doctor(args) => Box::pin(until_interrupted(doctor::run(args))).await,
     }
 }

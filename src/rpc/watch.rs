@@ -60,13 +60,7 @@ pub async fn open(
     };
     match after_sequence {
         None => Box::pin(watch.take_snapshot(engine.store())).await?,
-        Some(after) => {
-            Box::pin(watch.read_outline(engine.store())).await?;
-            let last = Box::pin(watch.read_first_page()).await?;
-            if after > last {
-                return Err(status::beyond_the_end(&watch.key, after, last));
-            }
-        }
+        Some(after) => Box::pin(watch.begin_after(engine.store(), after)).await?,
     }
     let messages = stream::unfold(Some(watch), |watch| async {
         let mut watch = watch?;
@@ -167,11 +161,23 @@ impl Watch {
         Ok(())
     }
 
+    /// Begins with what comes after a sequence; of a job that was pruned there is nothing.
+    async fn begin_after(&mut self, store: &Store, after: i32) -> Result<(), Status> {
+        self.read_outline(store).await.map_err(|error| match error {
+            StoreError::JobPruned { .. } => status::nothing_after(&error, &self.key, after),
+            error => self.failed(error),
+        })?;
+        let last = self.read_first_page().await?;
+        if after > last {
+            return Err(status::beyond_the_end(&self.key, after, last));
+        }
+        Ok(())
+    }
+
     /// Reads what the steps are called, which never changes; and where the job stands, if answers are to be told.
-    async fn read_outline(&mut self, store: &Store) -> Result<(), Status> {
+    async fn read_outline(&mut self, store: &Store) -> Result<(), StoreError> {
         if self.deltas.is_some() {
-            let view = patiently(&self.stop, || store.job(&self.key, None)).await;
-            let view = view.map_err(|error| self.failed(error))?;
+            let view = patiently(&self.stop, || store.job(&self.key, None)).await?;
             self.outline = Outline::of(&view.spec);
             if let Some(deltas) = &mut self.deltas {
                 deltas.begin_at(&view.state);
@@ -179,7 +185,7 @@ impl Watch {
             return Ok(());
         }
         let spec = patiently(&self.stop, || store.spec(&self.key)).await;
-        self.outline = Outline::of(&spec.map_err(|error| self.failed(error))?);
+        self.outline = Outline::of(&spec?);
         Ok(())
     }
 

@@ -249,6 +249,9 @@ impl From<StoreError> for Fault {
         match error {
             StoreError::JobNotFound { .. } => Self::new(Reason::JobNotFound, message)
                 .hint("check the job_id; a job exists from the moment its submit was answered"),
+            StoreError::JobPruned { status, .. } => Self::new(Reason::JobPruned, message)
+                .hint("its results are no longer kept; to run it again, submit it under another job_id")
+                .status(status),
             StoreError::ApprovalNotFound { .. } => Self::new(Reason::ApprovalNotFound, message)
                 .hint("the approval_id of a pending approval is in the job, under approval"),
             // No door of this face is about a notice.

@@ -118,6 +118,10 @@ mod usage;
 
 mod price;
 
+mod prune;
+
+mod prune_command;
+
 mod input;
 
 mod reason;

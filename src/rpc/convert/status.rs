@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use chrono::SecondsFormat;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
 
@@ -112,6 +113,12 @@ pub fn beyond_the_end(key: &JobKey, after_sequence: i32, last_sequence: i32) -> 
         .status()
 }
 
+/// The status for a watch that is to begin after a sequence of a job that was pruned: its history ends before it.
+pub fn nothing_after(error: &StoreError, key: &JobKey, after_sequence: i32) -> Status {
+    let message = format!("{error}; nothing can be told after sequence {after_sequence}");
+    Problem::new(Reason::SequenceOutOfRange, message).with("job_id", key.job_id()).status()
+}
+
 /// The status for a call that comes before the database has answered for the first time.
 pub fn waiting() -> Status {
     unavailable("the server waits for its database").status()
@@ -150,6 +157,13 @@ fn stored(error: StoreError, job_id: &str) -> Status {
         StoreError::JobNotFound { key } => Problem::new(Reason::JobNotFound, message)
             .with("job_id", key.job_id())
             .missing("longhaul.v1.Job", key.job_id()),
+        StoreError::JobPruned { key, status, finished_at } => {
+            Problem::new(Reason::JobPruned, message)
+                .with("job_id", key.job_id())
+                .with("status", proto::JobStatus::from(status).as_str_name())
+                .with("finished_at", finished_at.to_rfc3339_opts(SecondsFormat::Micros, true))
+                .missing("longhaul.v1.Job", key.job_id())
+        }
         StoreError::StepNotFound { key, step } => Problem::new(Reason::StepNotFound, message)
             .with("job_id", key.job_id())
             .with("step", step.to_string())
