@@ -1,8 +1,14 @@
-//! Configuration: what the environment says, read once at start.
+//! Configuration: what the environment and a file say, read once at start.
 //!
 //! Each module owns its settings; this file only puts them together.
 //! All mistakes are found before any is reported, so that one start tells them all; none of them shows a secret.
 //! Every secret may come from a file instead: `NAME_FILE` names it.
+
+mod source;
+
+mod flags;
+
+mod client;
 
 mod book;
 
@@ -27,8 +33,12 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use http::Uri;
 
+pub use self::client::{ClientSettings, client};
+pub use self::flags::{Flags, data_dir, ready_file, sandbox_addr};
 pub use self::listen::Listen;
 pub use self::retention::{days, retention};
+use self::source::all_or_mistakes;
+pub use self::source::{Source, VARIABLES};
 use crate::domain::book::Book;
 use crate::domain::language::{SPOKEN, is_spoken};
 use crate::domain::money::Usd;
@@ -67,7 +77,7 @@ pub struct Config {
 }
 
 /// What is wrong with the configuration, a line each.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub struct ConfigError(pub Vec<String>);
 
 impl fmt::Display for ConfigError {
@@ -77,13 +87,26 @@ impl fmt::Display for ConfigError {
     }
 }
 
+impl ConfigError {
+    /// All that is wrong in several of them, each told once.
+    pub fn of(errors: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = Vec::new();
+        for mistake in errors.into_iter().flat_map(|error| error.0) {
+            if !all.contains(&mistake) {
+                all.push(mistake);
+            }
+        }
+        Self(all)
+    }
+}
+
 impl Config {
-    /// Reads the process's environment, with `given` before it: what `longhaul dev` knows by itself.
-    pub fn read(listen: Listen, given: &[(&str, String)]) -> Result<Self, ConfigError> {
-        Self::from_variables(listen, |name| {
-            let own = given.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
-            variable(name).or(own)
-        })
+    /// Reads everything, flags before all.
+    pub fn read(flags: Flags, source: &Source) -> Result<Self, ConfigError> {
+        let mut reader = Reader::new(|name: &str| source.find(name));
+        let listen = reader.listen(flags);
+        let config = reader.config(listen);
+        all_or_mistakes(source, config, reader.mistakes)
     }
 
     /// Reads variables from anywhere.
@@ -91,7 +114,7 @@ impl Config {
         listen: Listen,
         find: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let mut reader = Reader { find, mistakes: Vec::new(), has_faulty_book: false };
+        let mut reader = Reader::new(find);
         let config = reader.config(listen);
         if reader.mistakes.is_empty() { Ok(config) } else { Err(ConfigError(reader.mistakes)) }
     }
@@ -112,9 +135,9 @@ impl Config {
     }
 }
 
-/// What the environment says about telemetry, which starts before everything else.
-pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
-    let mut reader = Reader { find: variable, mistakes: Vec::new(), has_faulty_book: false };
+/// What is said about telemetry, which starts before everything else.
+pub fn telemetry(source: &Source) -> Result<TelemetrySettings, ConfigError> {
+    let mut reader = Reader::new(|name: &str| source.find(name));
     let format = match reader.text("LONGHAUL_LOG_FORMAT").as_deref() {
         None | Some("text") => LogFormat::Text,
         Some("json") => LogFormat::Json,
@@ -123,27 +146,30 @@ pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
             LogFormat::Text
         }
     };
-    let settings = TelemetrySettings::read(format, variable);
-    if reader.mistakes.is_empty() { Ok(settings) } else { Err(ConfigError(reader.mistakes)) }
+    let settings = TelemetrySettings::read(format, |name| source.find(name));
+    if !settings.has_good_filter() {
+        reader.mistake("RUST_LOG must be of the form `info,sqlx=warn`");
+    }
+    all_or_mistakes(source, settings, reader.mistakes)
 }
 
-/// What the environment says about the database alone.
-pub fn database() -> Result<StoreSettings, ConfigError> {
-    let mut reader = Reader { find: variable, mistakes: Vec::new(), has_faulty_book: false };
+/// What is said about the database alone.
+pub fn database(source: &Source) -> Result<StoreSettings, ConfigError> {
+    let mut reader = Reader::new(|name: &str| source.find(name));
     let store = reader.store();
-    if reader.mistakes.is_empty() { Ok(store) } else { Err(ConfigError(reader.mistakes)) }
+    all_or_mistakes(source, store, reader.mistakes)
 }
 
-/// Whether the environment names a database.
-pub fn names_a_database() -> bool {
+/// Whether a database is named.
+pub fn names_a_database(source: &Source) -> bool {
     ["LONGHAUL_DATABASE_URL", "LONGHAUL_DATABASE_URL_FILE", "DATABASE_URL", "DATABASE_URL_FILE"]
         .iter()
-        .any(|name| variable(name).is_some())
+        .any(|name| source.find(name).is_some())
 }
 
-/// Whether the environment says where links lead.
-pub fn has_public_url() -> bool {
-    variable("LONGHAUL_PUBLIC_URL").is_some()
+/// Whether it is said where links lead.
+pub fn has_public_url(source: &Source) -> bool {
+    source.find("LONGHAUL_PUBLIC_URL").is_some()
 }
 
 /// An environment variable; an empty one is the same as none.
@@ -160,6 +186,10 @@ struct Reader<F> {
 }
 
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
+    fn new(find: F) -> Self {
+        Self { find, mistakes: Vec::new(), has_faulty_book: false }
+    }
+
     fn config(&mut self, listen: Listen) -> Config {
         let key_header = self.key_header("LONGHAUL_KEY_HEADER");
         let public_url = self

@@ -28,8 +28,8 @@ use crate::store::Store;
 use crate::{rpc, web};
 
 /// Said where others can reach a server and there is nobody to let in.
-const NO_KEYS: &str = "others can reach this server, and there is no key to let them in by: \
-    make one with `longhaul key create`, use loopback addresses, or say --insecure";
+const NO_KEYS: &str = "others can reach this server, and there is no key to let them in by: make one with \
+    `longhaul key create NAME --scope …` on the same DATABASE_URL, listen on loopback addresses, or say --insecure";
 
 /// A server that serves.
 pub struct Server {
@@ -123,6 +123,13 @@ impl Server {
         read.context("could not read the keys")?;
         if !keyring.lets_anybody_in() && !config.may_be_open {
             return Err(ConfigError(vec![NO_KEYS.to_owned()]).into());
+        }
+        if keyring.is_open() {
+            tracing::warn!(
+                "there is no key, so whoever reaches this server can do everything; `longhaul key create` closes it"
+            );
+        } else if !keyring.lets_anybody_in() {
+            tracing::warn!("no key is good, so nobody is let in; `longhaul key create` makes one");
         }
         self.spawn("keys", |stop| async move { keyring.run(stop).await });
         Ok(())

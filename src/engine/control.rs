@@ -85,8 +85,9 @@ impl Engine {
             }
             Command::Decide { approval_id, verdict, comment, on_behalf_of, edited_output } => {
                 let door = caller.door;
+                // Who decides in another's name is kept beside it, and the history tells both.
+                let via = on_behalf_of.as_deref().and_then(|voter| caller.stands_for(voter));
                 let voter = on_behalf_of.unwrap_or_else(|| actor.to_owned());
-                let via = None;
                 let vote = Vote { approval_id, verdict, voter, door, comment, via, edited_output };
                 store.decide(key, &vote, request, claimer).await
             }

@@ -15,7 +15,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::convert::event::{Outline, event};
-use super::convert::{REPLY_BYTES_MAX, job::job, request, status};
+use super::convert::{
+    REPLY_BYTES_MAX,
+    job::{job, reveal},
+    request, status,
+};
 use super::delivery::Deliveries;
 use super::delta::Deltas;
 use super::proto::{Heartbeat, Notice, OutputDelta, WatchJobResponse, watch_job_response::Content};
@@ -30,10 +34,11 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Begins a watch after a sequence, or with a snapshot; holds the permit until the stream is dropped.
+/// Begins a watch after a sequence, or with a snapshot; `is_whole` shows people's numbers. Holds the permit until the stream is dropped.
 pub async fn open(
     engine: Engine,
     asked: request::Watch,
+    is_whole: bool,
     stop: CancellationToken,
     permit: OwnedSemaphorePermit,
 ) -> Result<BoxStream<'static, Result<WatchJobResponse, Status>>, Status> {
@@ -41,13 +46,14 @@ pub async fn open(
     // Before the first look, so that no change falls between the look and the wait.
     let changes = engine.changes(&key);
     let deltas = has_deltas.then(|| Box::new(Deltas::new(engine.listen(&key))));
-    let deliveries =
-        has_notices.then(|| Box::new(Deliveries::new(engine.store().clone(), key.clone())));
+    let deliveries = has_notices
+        .then(|| Box::new(Deliveries::new(engine.store().clone(), key.clone(), is_whole)));
     let mut watch = Watch {
         key,
         changes,
         deltas,
         deliveries,
+        is_whole,
         stop,
         outline: Outline::default(),
         pending: VecDeque::new(),
@@ -83,6 +89,8 @@ struct Watch {
     deltas: Option<Box<Deltas>>,
     /// What becomes of notices, if the client wants to know.
     deliveries: Option<Box<Deliveries>>,
+    /// Whether people's numbers are shown whole.
+    is_whole: bool,
     stop: CancellationToken,
     outline: Outline,
     /// What was read and not yet sent.
@@ -154,7 +162,11 @@ impl Watch {
         self.sent = view.state.last_sequence;
         self.read = view.state.last_sequence;
         self.has_ended = view.state.status.is_terminal();
-        self.pending.push_back(Content::Snapshot(job(&view, REPLY_BYTES_MAX)));
+        let mut snapshot = job(&view, REPLY_BYTES_MAX);
+        if self.is_whole {
+            reveal(&mut snapshot.notices, &view.notices);
+        }
+        self.pending.push_back(Content::Snapshot(snapshot));
         if let Some(deltas) = &mut self.deltas {
             deltas.begin_at(&view.state);
         }

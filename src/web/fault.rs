@@ -218,11 +218,20 @@ pub(super) async fn unknown_path(uri: Uri) -> Fault {
     // n8n has both beside its webhooks, under whatever prefix.
     let asks_test = parts.clone().any(|part| part.ends_with("-test"));
     let (message, hint) = if asks_test {
-        ("there are no test webhooks here", "use /webhook in place of /webhook-test: `\"validate_only\": true` checks a job and stores nothing")
+        (
+            "there are no test webhooks here",
+            "use /webhook in place of /webhook-test: `\"validate_only\": true` checks a job and stores nothing",
+        )
     } else if parts.any(|part| part.ends_with("-waiting")) {
-        ("links of n8n's waiting executions cannot be honoured here", "ask for the approval again: the links of this server begin with /approvals/")
+        (
+            "links of n8n's waiting executions cannot be honoured here",
+            "ask for the approval again: the links of this server begin with /approvals/",
+        )
     } else {
-        ("there is nothing at this path", "jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control")
+        (
+            "there is nothing at this path",
+            "jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control",
+        )
     };
     Fault::new(Reason::NotFound, message).hint(hint)
 }

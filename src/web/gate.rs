@@ -41,7 +41,8 @@ pub(super) struct HttpFace {
 impl HttpFace {
     fn need_of(&self, matched: &str) -> Need {
         // Under another prefix, they are the same webhooks.
-        let parent = matched.rsplit_once('/').map(|(parent, name)| (parent.trim_matches('/'), name));
+        let parent =
+            matched.rsplit_once('/').map(|(parent, name)| (parent.trim_matches('/'), name));
         match parent {
             Some((parent, name @ ("durable-job" | "durable-job-control")))
                 if parent == &*self.webhook_prefix

@@ -50,9 +50,9 @@ use tokio::sync::{Semaphore, SetOnce};
 use tokio_util::sync::CancellationToken;
 
 use self::approval::People;
+pub use self::approval::headers as page_headers;
 use self::asked::Manner;
 use self::cors::Cors;
-pub use self::approval::headers as page_headers;
 use self::fault::Fault;
 pub use self::fault::code_of;
 use self::gate::HttpFace;

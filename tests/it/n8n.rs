@@ -73,7 +73,8 @@ impl Sent {
             Framing::Chunked => {
                 lines.push("Transfer-Encoding: chunked".to_owned());
                 // In two pieces, the second of which begins anywhere.
-                let middle = (0..=body.len() / 2).rev().find(|at| body.is_char_boundary(*at)).unwrap();
+                let middle =
+                    (0..=body.len() / 2).rev().find(|at| body.is_char_boundary(*at)).unwrap();
                 let (one, two) = body.split_at(middle);
                 format!("{:x}\r\n{one}\r\n{:X}\r\n{two}\r\n0\r\n\r\n", one.len(), two.len())
             }
@@ -115,7 +116,8 @@ async fn rig_with_key() -> (Rig, String) {
         requests_per_second: None,
         requests_max: None,
     };
-    let settings = StoreSettings { database_url: rig.db.url.clone(), direct_url: None, connections_max: 4 };
+    let settings =
+        StoreSettings { database_url: rig.db.url.clone(), direct_url: None, connections_max: 4 };
     let store = Store::new(&settings).unwrap();
     let made = store.create_key(&NewKey { key, hash: text.hash(), lifetime: None }).await;
     assert!(made.unwrap());
@@ -150,7 +152,8 @@ async fn each_request_of_n8n_gets_the_answer_that_its_user_expects() {
         assert!(head.contains("content-type: application/json"), "{name}: {head}");
         assert_eq!(answer["ok"].as_bool(), *ok, "{name}: {answer}");
         assert_eq!(answer["reason"].as_str(), reason.as_deref(), "{name}: {answer}");
-        let says = |field: &str, part: &str| answer[field].as_str().unwrap_or_default().contains(part);
+        let says =
+            |field: &str, part: &str| answer[field].as_str().unwrap_or_default().contains(part);
         assert!(says("message", message) && says("hint", hint), "{name}: {answer}");
         let is_refused = matches!(status, 401 | 403);
         let challenge = "www-authenticate: Basic realm=\"Webhook\"";

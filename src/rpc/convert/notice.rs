@@ -94,10 +94,14 @@ pub fn notice_id(request: &proto::ResendNoticeRequest) -> Result<NoticeId, Vec<V
     Ok(NoticeId(parsed.unwrap_or_default()))
 }
 
-/// A notice and its job.
-pub fn listed(listed: &ListedNotice) -> proto::JobNotice {
+/// A notice and its job; `is_whole` shows the number of whom it is for.
+pub fn listed(listed: &ListedNotice, is_whole: bool) -> proto::JobNotice {
     let job_id = listed.key.job_id().to_owned();
-    proto::JobNotice { job_id, notice: Some(job::notice(&listed.notice)) }
+    let mut notice = job::notice(&listed.notice);
+    if is_whole {
+        notice.recipient.clone_from(&listed.notice.recipient);
+    }
+    proto::JobNotice { job_id, notice: Some(notice) }
 }
 
 /// The token of the page that follows this notice.
