@@ -16,6 +16,7 @@ use tracing::{Instrument as _, field::Empty, info_span};
 
 use super::WebSettings;
 use super::fault::Fault;
+use crate::door::Leash;
 use crate::telemetry;
 
 /// How much is done at once, and for how long.
@@ -58,7 +59,18 @@ pub(super) async fn limit(State(limits): State<Limits>, request: Request, next: 
     if !limits.opened.initialized() {
         return Fault::unavailable().into_response();
     }
-    let Ok(_room) = limits.room.try_acquire() else { return Fault::overloaded().into_response() };
+    let Ok(room) = Arc::clone(&limits.room).try_acquire_owned() else {
+        return Fault::overloaded().into_response();
+    };
+    // An answer that is not taken still takes room; without a connection there is nobody to take it.
+    let leash = request.extensions().get::<Leash>();
+    let _room = match leash {
+        Some(leash) => {
+            leash.keep(room);
+            None
+        }
+        None => Some(room),
+    };
     let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limits.time, handled).await {
         Ok(Ok(response)) => response,

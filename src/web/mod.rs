@@ -37,9 +37,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use chrono_tz::Tz;
-use tokio::net::TcpListener;
 use tokio::sync::SetOnce;
-use tokio_util::sync::CancellationToken;
 
 use self::approval::People;
 pub use self::approval::headers as page_headers;
@@ -51,12 +49,9 @@ use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
 use crate::domain::book::Book;
 use crate::domain::state::Refusal;
-use crate::door::{GateLayer, Keyring};
+use crate::door::{self, GateLayer, Keyring, LimitLayer};
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
-
-/// How long a stop lets requests finish before their connections are dropped.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// How the sidecar is reached and how much it takes.
 #[derive(Clone, Debug)]
@@ -98,7 +93,12 @@ impl Default for WebSettings {
 }
 
 /// The routes of the sidecar, at the root and under the path of the public URL: a proxy may strip that or leave it.
-pub fn router(engine: Engine, settings: &WebSettings, keyring: Keyring) -> Router {
+pub fn router(
+    engine: Engine,
+    settings: &WebSettings,
+    keyring: Keyring,
+    limits: door::Limits,
+) -> Router {
     let public_url: Option<Uri> = settings.public_url.trim().parse().ok();
     let public = public_url.as_ref().and_then(Origin::of_url);
     let ours = Arc::new(Ours { public, is_on_loopback: settings.is_on_loopback });
@@ -107,7 +107,7 @@ pub fn router(engine: Engine, settings: &WebSettings, keyring: Keyring) -> Route
     let prefix = prefix.replace('{', "{{").replace('}', "}}");
     let routes = routes(settings, ours, &engine.store().opened());
     let gate = GateLayer::new(keyring, settings.key_header.clone(), HttpFace);
-    let routes = routes.route_layer(gate);
+    let routes = routes.route_layer(LimitLayer::new(limits, HttpFace)).route_layer(gate);
     let routes = if prefix.is_empty() {
         routes
     } else {
@@ -118,14 +118,13 @@ pub fn router(engine: Engine, settings: &WebSettings, keyring: Keyring) -> Route
 
 fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) -> Router<Engine> {
     let limits = || Limits::new(settings, Arc::clone(opened));
-    let shared = limits();
     let refuse_others = from_fn_with_state(ours, origin::refuse_others);
     let webhooks = Router::new()
         .route("/webhook/durable-job", post(jobs::submit))
         .route("/webhook/durable-job-control", post(jobs::control))
         .layer(DefaultBodyLimit::max(settings.body_bytes_max))
         .layer(refuse_others.clone())
-        .layer(from_fn_with_state(shared.clone(), guard::limit));
+        .layer(from_fn_with_state(limits(), guard::limit));
     // No browser calls it and a signature guards it, so it does not matter which page may have sent it.
     let meta = Router::new()
         .route("/webhook/whatsapp", get(whatsapp::verify).post(whatsapp::receive))
@@ -146,7 +145,8 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
             time_zone: settings.time_zone,
         }))
         .layer(refuse_others)
-        .layer(from_fn_with_state(shared, guard::limit));
+        // A flood of submits keeps out no approver.
+        .layer(from_fn_with_state(limits(), guard::limit));
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
         .route("/healthz", get(healthz))
@@ -241,23 +241,5 @@ impl From<Refusal> for Fault {
                 Self::internal()
             }
         }
-    }
-}
-
-/// Serves until the stop, and then for as long as requests take to finish, but not longer than two seconds.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    let serving =
-        axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let dropped_late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(GRACE).await;
-    };
-    tokio::select! {
-        served = serving => served,
-        () = dropped_late => Ok(()),
     }
 }

@@ -99,6 +99,28 @@ pub fn overloaded() -> Status {
     Problem { retry: true, ..Problem::new(Code::ResourceExhausted, "OVERLOADED", message) }.status()
 }
 
+/// The status for a caller that asks for more than it may.
+pub fn shed(shed: door::Shed) -> Status {
+    match shed {
+        door::Shed::Overloaded => {
+            let message = "the caller has too many calls at once";
+            Problem { retry: true, ..Problem::new(Code::ResourceExhausted, "OVERLOADED", message) }
+                .status()
+        }
+        door::Shed::RateLimited(wait) => {
+            let message = "the caller makes too many calls a second";
+            let problem = Problem::new(Code::ResourceExhausted, "RATE_LIMITED", message);
+            Problem { retry: true, retry_after: wait, ..problem }.status()
+        }
+    }
+}
+
+/// The status for a watcher that has taken nothing for too long.
+pub fn lagged() -> Status {
+    let message = "the client has not read for too long: watch again after the last sequence";
+    Problem { retry: true, ..Problem::new(Code::Unavailable, "WATCH_LAGGED", message) }.status()
+}
+
 /// The status for a method that is not there, or a compression that is not spoken.
 pub fn unimplemented(message: &str) -> Status {
     let message = if message.is_empty() { "there is no such method" } else { message };
@@ -209,6 +231,7 @@ struct Problem {
     violations: Vec<Violation>,
     missing: Option<(&'static str, String)>,
     retry: bool,
+    retry_after: Duration,
 }
 
 impl Problem {
@@ -221,6 +244,7 @@ impl Problem {
             violations: Vec::new(),
             missing: None,
             retry: false,
+            retry_after: RETRY_AFTER,
         }
     }
 
@@ -261,7 +285,7 @@ impl Problem {
             details.set_resource_info(*what, name, "", "");
         }
         if self.retry {
-            details.set_retry_info(Some(RETRY_AFTER));
+            details.set_retry_info(Some(self.retry_after));
         }
         Status::with_error_details(self.code, self.summary(listed), details)
     }
