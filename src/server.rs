@@ -29,9 +29,9 @@ use crate::store::Store;
 use crate::{rpc, web};
 
 /// Said where others can reach a server and there is nobody to let in.
-const NO_KEYS: &str = "others can reach this server, and there is no key to let them in by: \
-    make one with `longhaul key create`, let clients show certificates with LONGHAUL_TLS_CLIENT_CA_FILE, \
-    use loopback addresses, or say --insecure";
+const NO_KEYS: &str = "others can reach this server, and there is no key to let them in by: make one with \
+    `longhaul key create NAME --scope …` on the same DATABASE_URL, let clients show certificates with \
+    LONGHAUL_TLS_CLIENT_CA_FILE, listen on loopback addresses, or say --insecure";
 
 /// A server that serves.
 pub struct Server {
@@ -115,7 +115,8 @@ impl Server {
         let speaks_http1 = config.rpc.web_origins.is_some();
         let of_grpc = wire(Port::Grpc { speaks_http1 }, speaks_http1);
         let of_http = wire(Port::Http, true);
-        let router = web::router(engine, &config.web, keyring.clone(), limits.clone());
+        let router =
+            web::router(engine, &config.web, keyring.clone(), limits.clone(), self.stop.clone());
         let (settings, guards) = (config.rpc.clone(), (keyring.clone(), limits));
         self.spawn("gRPC face", |stop| async move {
             rpc::serve(grpc, served, &settings, guards, of_grpc, stop).await;
@@ -135,6 +136,13 @@ impl Server {
         let knows_clients = config.tls.as_ref().is_some_and(Tls::knows_clients);
         if !keyring.lets_anybody_in() && !config.may_be_open && !knows_clients {
             return Err(ConfigError(vec![NO_KEYS.to_owned()]).into());
+        }
+        if keyring.is_open() {
+            tracing::warn!(
+                "there is no key, so whoever reaches this server can do everything; `longhaul key create` closes it"
+            );
+        } else if !keyring.lets_anybody_in() {
+            tracing::warn!("no key is good, so nobody is let in; `longhaul key create` makes one");
         }
         self.spawn("keys", |stop| async move { keyring.run(stop).await });
         Ok(())
@@ -163,7 +171,8 @@ impl Server {
         read.context("could not read the imported prices")?;
         let registered = store.when_it_answers(|| lease.register()).await;
         registered.context("could not register the executor")?;
-        let sweeper = Sweeper::new(store.clone(), config.engine.sweep, config.notify.book.clone());
+        let sweeper = Sweeper::new(store.clone(), config.engine.sweep, config.notify.book.clone())
+            .pruning(config.engine.retention);
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;

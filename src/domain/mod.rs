@@ -43,6 +43,8 @@ pub mod probe;
 
 pub mod explain;
 
+pub mod reason;
+
 pub mod key;
 
 pub mod money;

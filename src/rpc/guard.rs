@@ -191,7 +191,6 @@ fn complete(span: &Span, response: Response<Body>, bytes_max: usize) -> Response
             let message = format!("the message must have at most {bytes_max} bytes");
             refuse(span, &status::unreadable(&message))
         }
-        Code::Internal => refuse(span, &status::unreadable("the message could not be read")),
         Code::Unimplemented => {
             let mut refusal = refuse(span, &status::unimplemented(found.message()));
             // Which compressions are spoken is told in a header.
@@ -200,21 +199,25 @@ fn complete(span: &Span, response: Response<Body>, bytes_max: usize) -> Response
             }
             refusal
         }
-        code @ (Code::Ok
+        Code::Ok => {
+            record(span, Code::Ok);
+            response
+        }
+        Code::DeadlineExceeded => refuse(span, &status::timed_out()),
+        Code::Unavailable => refuse(span, &status::stopping()),
+        // Before the service sees a message there is nothing else that can go wrong with it.
+        Code::Internal
         | Code::Cancelled
         | Code::Unknown
         | Code::InvalidArgument
-        | Code::DeadlineExceeded
         | Code::NotFound
         | Code::AlreadyExists
         | Code::PermissionDenied
         | Code::FailedPrecondition
         | Code::Aborted
-        | Code::Unavailable
         | Code::DataLoss
-        | Code::Unauthenticated) => {
-            record(span, code);
-            response
+        | Code::Unauthenticated => {
+            refuse(span, &status::unreadable("the message could not be read"))
         }
     }
 }
@@ -246,6 +249,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
+    use crate::domain::reason::Reason;
 
     const SUBMIT: &str = "/longhaul.v1.JobService/SubmitJob";
 
@@ -326,6 +330,18 @@ mod tests {
         let invalid = (Code::InvalidArgument, "INVALID_REQUEST".to_owned());
         for status in [Status::out_of_range("too long"), Status::internal("not a message")] {
             assert_eq!(refused(answering(status), &RpcSettings::default()).await, invalid);
+        }
+        for code in 1..=16 {
+            let status = Status::new(Code::from_i32(code), "of tonic's own");
+            let response = call(answering(status), &RpcSettings::default(), SUBMIT).await;
+            let status = Status::from_header_map(response.headers()).unwrap();
+            let reason = status.get_error_details().error_info().unwrap().reason.clone();
+            let reason = Reason::ALL.iter().find(|known| known.word() == reason);
+            assert_eq!(
+                reason.map(|reason| status::code_of(*reason)),
+                Some(status.code()),
+                "{code}"
+            );
         }
         let ours = refused(answering(status::internal()), &RpcSettings::default()).await;
         assert_eq!(ours, (Code::Internal, "INTERNAL".to_owned()));

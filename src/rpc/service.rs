@@ -25,6 +25,7 @@ use crate::door::{Authority, Leash, Refusal};
 use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
+use crate::store::job::JobView;
 use crate::store::list::Cursor;
 use crate::telemetry;
 
@@ -58,10 +59,10 @@ impl JobService {
         }
     }
 
-    async fn shown(&self, key: &JobKey) -> Result<proto::Job, Status> {
+    async fn shown(&self, key: &JobKey, authority: &Authority) -> Result<proto::Job, Status> {
         let view = self.engine.job(key, None, Duration::ZERO).await;
         let view = view.map_err(|error| status::failed(error, key))?;
-        Ok(convert::job::job(&view, REPLY_BYTES_MAX))
+        Ok(as_seen_by(authority, &view, REPLY_BYTES_MAX))
     }
 }
 
@@ -74,7 +75,8 @@ impl job_service_server::JobService for JobService {
         let sent = request.metadata().get("traceparent").and_then(|sent| sent.to_str().ok());
         let sent = sent.filter(|sent| is_traceparent(sent)).map(str::to_owned);
         let traceparent = telemetry::traceparent(&Span::current()).or(sent);
-        let caller = authority(&request)?.caller(Door::Grpc);
+        let authority = authority(&request)?.clone();
+        let caller = authority.caller(Door::Grpc);
         let request = request.into_inner();
         let validate_only = request.validate_only;
         let submission = convert::submission::submission(request).map_err(status::invalid)?;
@@ -87,7 +89,7 @@ impl job_service_server::JobService for JobService {
         let job = if validate_only {
             convert::job::as_if_stored(&job)
         } else {
-            convert::job::job(&job, REPLY_BYTES_MAX)
+            as_seen_by(&authority, &job, REPLY_BYTES_MAX)
         };
         Ok(Response::new(proto::SubmitJobResponse { job: Some(job), created, warnings }))
     }
@@ -96,8 +98,9 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::GetJobRequest>,
     ) -> Result<Response<proto::GetJobResponse>, Status> {
+        let authority = authority(&request)?.clone();
         if request.get_ref().include_links {
-            let needed = authority(&request)?.require(Scope::Approve);
+            let needed = authority.require(Scope::Approve);
             needed.map_err(|refusal| status::not_let_in(&refusal))?;
         }
         let deadline = request.extensions().get::<Deadline>().copied();
@@ -120,7 +123,7 @@ impl job_service_server::JobService for JobService {
         // A specification is always whole; the outputs get what it leaves.
         let spec = request.include_spec.then(|| convert::job_spec(&view.spec));
         let left = spec.as_ref().map_or(0, prost::Message::encoded_len);
-        let job = convert::job::job(&view, REPLY_BYTES_MAX.saturating_sub(left));
+        let job = as_seen_by(&authority, &view, REPLY_BYTES_MAX.saturating_sub(left));
         Ok(Response::new(proto::GetJobResponse { job: Some(job), spec }))
     }
 
@@ -136,7 +139,7 @@ impl job_service_server::JobService for JobService {
         let caller = authority.caller(Door::Grpc);
         let changed = self.engine.control(&key, command, caller, request_id).await;
         let changed = changed.map_err(|error| status::failed(error, &key))?;
-        let job = self.shown(&key).await?;
+        let job = self.shown(&key, &authority).await?;
         Ok(Response::new(proto::ControlResponse { job: Some(job), changed }))
     }
 
@@ -157,6 +160,7 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::WatchJobRequest>,
     ) -> Result<Response<Self::WatchJobStream>, Status> {
+        let is_whole = authority(&request)?.sees_numbers();
         let asked = request::watch(request.get_ref()).map_err(status::invalid)?;
         let watches = self.watches.clone();
         let permit = watches.try_acquire_owned().map_err(|_full| status::overloaded())?;
@@ -164,7 +168,8 @@ impl job_service_server::JobService for JobService {
         let extensions = request.extensions();
         let leash = extensions.get::<Leash>().cloned();
         let deadline = extensions.get::<Deadline>().copied();
-        let watch = watch::open(self.engine.clone(), asked, stop, deadline, permit).await?;
+        let watch =
+            watch::open(self.engine.clone(), asked, is_whole, stop, deadline, permit).await?;
         Ok(Response::new(self.patience.with(watch, leash)))
     }
 
@@ -172,6 +177,7 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
+        let authority = authority(&request)?.clone();
         let request::Page { selector, after, size } =
             request::page(request.into_inner()).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
@@ -181,7 +187,7 @@ impl job_service_server::JobService for JobService {
         let views = views.map_err(status::failed_list)?;
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for view in views.iter().take(size) {
-            let job = convert::job::job(view, REPLY_BYTES_MAX);
+            let job = as_seen_by(&authority, view, REPLY_BYTES_MAX);
             // Each job in the list is preceded by a tag and its length.
             bytes += job.encoded_len() + 6;
             if bytes > REPLY_BYTES_MAX && !jobs.is_empty() {
@@ -199,7 +205,7 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ListNoticesRequest>,
     ) -> Result<Response<proto::ListNoticesResponse>, Status> {
-        let book = self.engine.book();
+        let (book, is_whole) = (self.engine.book(), authority(&request)?.sees_numbers());
         let convert::notice::Page { selector, before, size } =
             convert::notice::page(request.into_inner(), book).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
@@ -208,7 +214,8 @@ impl job_service_server::JobService for JobService {
         let notices = notices.map_err(status::failed_list)?;
         let last = notices.get(size - 1).filter(|_| notices.len() > size);
         let next_page_token = last.map(convert::notice::token_after).unwrap_or_default();
-        let notices = notices.iter().take(size).map(convert::notice::listed).collect();
+        let notices = notices.iter().take(size);
+        let notices = notices.map(|notice| convert::notice::listed(notice, is_whole)).collect();
         Ok(Response::new(proto::ListNoticesResponse { notices, next_page_token }))
     }
 
@@ -216,10 +223,11 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ResendNoticeRequest>,
     ) -> Result<Response<proto::ResendNoticeResponse>, Status> {
+        let is_whole = authority(&request)?.sees_numbers();
         let notice_id = convert::notice::notice_id(request.get_ref()).map_err(status::invalid)?;
         let resent = self.engine.store().resend_notice(notice_id).await;
         let (notice, changed) = resent.map_err(status::failed_list)?;
-        let notice = Some(convert::notice::listed(&notice));
+        let notice = Some(convert::notice::listed(&notice, is_whole));
         Ok(Response::new(proto::ResendNoticeResponse { notice, changed }))
     }
 
@@ -238,6 +246,15 @@ fn authority<T>(request: &Request<T>) -> Result<&Authority, Status> {
     // Without it the gate was gone round, and nobody is let in.
     let authority = request.extensions().get::<Authority>();
     authority.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))
+}
+
+/// A job, with people's numbers whole where the caller may see them.
+fn as_seen_by(authority: &Authority, view: &JobView, bytes_max: usize) -> proto::Job {
+    let mut job = convert::job::job(view, bytes_max);
+    if authority.sees_numbers() {
+        convert::job::reveal(&mut job.notices, &view.notices);
+    }
+    job
 }
 
 /// A conflict names the field as the request does.

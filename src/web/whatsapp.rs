@@ -19,6 +19,7 @@ use bytes::Bytes;
 use secrecy::SecretString;
 
 use super::fault::Fault;
+use crate::domain::reason::Reason;
 use crate::engine::Engine;
 use crate::notify::Told;
 use crate::notify::signature::{is_same, is_signed};
@@ -59,7 +60,7 @@ impl Webhook {
                      LONGHAUL_WHATSAPP_APP_SECRET and LONGHAUL_WHATSAPP_VERIFY_TOKEN are not set"
                 );
             }
-            Fault::new(404, "NOT_FOUND", "WhatsApp's webhook is not configured here")
+            Fault::new(Reason::NotFound, "WhatsApp's webhook is not configured here")
                 .hint("the server's log says what to set")
         })
     }
@@ -78,7 +79,7 @@ impl Webhook {
                 "a call of whatsapp's webhook is not signed with LONGHAUL_WHATSAPP_APP_SECRET"
             );
         }
-        Fault::new(401, "UNAUTHENTICATED", "the signature of the body is missing or wrong")
+        Fault::new(Reason::Unauthenticated, "the signature of the body is missing or wrong")
             .hint("X-Hub-Signature-256 must be made with the app's secret over the raw body")
     }
 }
@@ -104,8 +105,7 @@ pub(super) async fn verify(
     let knows_token = is_same(field("hub.verify_token"), &settings.verify_token);
     if field("hub.mode") != "subscribe" || !is_word || !knows_token {
         return Err(Fault::new(
-            403,
-            "FORBIDDEN",
+            Reason::Forbidden,
             "this is not the verification that was agreed on",
         )
         .hint("the verify token is the one in LONGHAUL_WHATSAPP_VERIFY_TOKEN"));

@@ -118,7 +118,25 @@ mod usage;
 
 mod price;
 
+mod prune;
+
+mod prune_command;
+
 mod input;
+
+mod reason;
+
+mod body;
+
+mod shape;
+
+mod wait;
+
+mod lenient;
+
+mod cors;
+
+mod n8n;
 
 mod command;
 

@@ -4,21 +4,19 @@
 
 use uuid::Uuid;
 
-use super::notice::RECIPIENT_BYTES_MAX;
 use super::submission::{dollars, number, text};
 use super::word;
 use crate::domain::approval::Verdict;
 use crate::domain::book::Book;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
-use crate::domain::validate::{Faults, Violation};
+use crate::domain::validate::bound::{PAGE_SIZE_MAX, RECIPIENT_BYTES_MAX, WORDS_MAX};
+use crate::domain::validate::{Faults, Violation, check_labels};
 use crate::engine::control::Command;
 use crate::rpc::proto::{self, control_request::Action};
 use crate::store::list::{Cursor, Selector};
 
 /// The longest wait of a `GetJob`.
 pub const WAIT_SECONDS_MAX: i32 = 60;
-const PAGE_SIZE: i32 = 50;
-const PAGE_SIZE_MAX: i32 = 200;
 
 /// What to show of which job.
 #[derive(Debug)]
@@ -46,9 +44,7 @@ pub struct Page {
 pub fn look(request: &proto::GetJobRequest) -> Result<Look, Vec<Violation>> {
     let mut faults = Faults::default();
     let key = key(&request.job_id, &mut faults);
-    if request.step < 0 {
-        faults.add("step", format!("must not be negative, is {}", request.step));
-    }
+    faults.check_step("step", request.step);
     let wait = request.wait_seconds;
     faults.check_range("wait_seconds", Some(wait), (0, WAIT_SECONDS_MAX), 0);
     faults.into_result()?;
@@ -68,12 +64,7 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
         },
         Some(Action::Cancel(cancel)) => Command::Cancel { comment: cancel.comment },
         Some(Action::Retry(retry)) => {
-            if retry.from_step < 0 {
-                faults.add(
-                    "retry.from_step",
-                    format!("must not be negative, is {}", retry.from_step),
-                );
-            }
+            faults.check_step("retry.from_step", retry.from_step);
             Command::Retry { from_step: number(retry.from_step) }
         }
         Some(Action::Approve(approve)) => Command::Decide {
@@ -126,7 +117,7 @@ pub fn revocation(
 ) -> Result<Revocation, Vec<Violation>> {
     let mut faults = Faults::default();
     let key = key(&request.job_id, &mut faults);
-    faults.check_text("approver", &request.approver, RECIPIENT_BYTES_MAX);
+    faults.check_line("approver", &request.approver, RECIPIENT_BYTES_MAX);
     faults.into_result()?;
     let mut approvers = Vec::new();
     if !request.approver.is_empty() {
@@ -167,10 +158,7 @@ pub fn watch(request: &proto::WatchJobRequest) -> Result<Watch, Vec<Violation>> 
 pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
     let mut faults = Faults::default();
     let selector = selector(request.selector.unwrap_or_default(), &mut faults);
-    if request.page_size < 0 {
-        faults.add("page_size", format!("must not be negative, is {}", request.page_size));
-    }
-    let size = number(request.page_size).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE_MAX);
+    let size = faults.check_page_size(request.page_size, PAGE_SIZE_MAX);
     let after = text(request.page_token).and_then(|token| {
         let place = Cursor::parse(&token);
         if place.is_none() {
@@ -185,21 +173,16 @@ pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
 /// Which jobs are meant.
 pub(super) fn selector(sent: proto::JobSelector, faults: &mut Faults) -> Selector {
     let mut statuses = Vec::new();
-    for (at, number) in sent.statuses.into_iter().enumerate() {
+    let is_short = faults.check_count("selector.statuses", sent.statuses.len(), WORDS_MAX);
+    for (at, number) in sent.statuses.into_iter().enumerate().filter(|_| is_short) {
         let field = format!("selector.statuses[{at}]");
         if number == 0 {
             faults.add(&field, "must be a status");
         }
         statuses.extend(word::read::<proto::JobStatus>(&field, number, faults));
     }
-    if sent.labels.len() > 64 {
-        faults.add("selector.labels", "must have at most 64 entries");
-    }
-    for (key, value) in &sent.labels {
-        let field = format!("selector.labels[{key:?}]");
-        faults.check_text(&field, key, 63);
-        faults.check_text(&field, value, 255);
-    }
+    let labels = sent.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    check_labels("selector.labels", labels, faults);
     Selector { statuses, labels: sent.labels.into_iter().collect() }
 }
 
