@@ -45,6 +45,7 @@ use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::{Faults, Violation, check_budget, check_model, check_people};
+use crate::door::{LimitSettings, LineSettings, Tls};
 use crate::engine::{BatchSettings, EngineSettings};
 use crate::model::ModelSettings;
 use crate::notify::NotifySettings;
@@ -62,6 +63,12 @@ pub struct Config {
     pub http_addr: SocketAddr,
     /// Whether anybody is let in while there has never been a key.
     pub may_be_open: bool,
+    /// TLS on both faces, if it is spoken.
+    pub tls: Option<Tls>,
+    /// How much is taken of connections.
+    pub lines: LineSettings,
+    /// How much each caller may ask for.
+    pub limits: LimitSettings,
     /// The database.
     pub store: StoreSettings,
     /// The model provider.
@@ -123,12 +130,13 @@ impl Config {
 impl Config {
     /// Fills in the sidecar's own address where no public one is configured and its port was left to the system.
     pub fn know_http_addr(&mut self, http_addr: SocketAddr) {
-        let own = format!("http://{}", self.http_addr);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let own = format!("{scheme}://{}", self.http_addr);
         let urls =
             [&mut self.notify.public_url, &mut self.web.public_url, &mut self.engine.public_url];
         for public_url in urls {
             if *public_url == own {
-                *public_url = format!("http://{http_addr}");
+                *public_url = format!("{scheme}://{http_addr}");
             }
         }
         self.http_addr = http_addr;
@@ -192,9 +200,12 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 
     fn config(&mut self, listen: Listen) -> Config {
         let key_header = self.key_header("LONGHAUL_KEY_HEADER");
+        let tls = self.tls();
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let public_url = self
             .url("LONGHAUL_PUBLIC_URL")
-            .unwrap_or_else(|| format!("http://{}", listen.http_addr));
+            .unwrap_or_else(|| format!("{scheme}://{}", listen.http_addr));
+        let request_timeout = self.request_timeout();
         let whatsapp = self.whatsapp();
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
         let webhook = self.whatsapp_webhook();
@@ -204,7 +215,10 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         Config {
             grpc_addr: listen.grpc_addr,
             http_addr: listen.http_addr,
-            may_be_open: listen.may_be_open(),
+            may_be_open: listen.may_be_open(tls.as_ref()),
+            tls,
+            lines: self.lines(request_timeout),
+            limits: self.limits(),
             store: self.store(),
             model: self.model(),
             notify: NotifySettings {
@@ -218,15 +232,17 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             },
             engine,
             rpc: RpcSettings {
-                request_timeout: Duration::from_secs(30),
+                request_timeout,
                 requests_max,
                 message_bytes_max: 4 << 20,
                 key_header: key_header.clone(),
+                watch_patience: self.watch_patience(),
+                web_origins: self.web_origins(),
             },
             web: WebSettings {
                 public_url,
                 is_on_loopback: listen.http_addr.ip().is_loopback(),
-                request_timeout: Duration::from_secs(30),
+                request_timeout,
                 body_bytes_max: self.number("LONGHAUL_BODY_BYTES_MAX", 4 << 20, 1024, 64 << 20),
                 requests_max,
                 whatsapp: webhook,

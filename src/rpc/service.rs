@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
 use prost::Message as _;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +12,8 @@ use tonic::{Request, Response, Status};
 use tracing::Span;
 
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
+use super::deadline::Deadline;
+use super::patience::{Patience, Taken};
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
 use crate::domain::approval::Door;
@@ -20,7 +21,7 @@ use crate::domain::id::JobKey;
 use crate::domain::key::Scope;
 use crate::domain::submission::Submission;
 use crate::door::table::scope_of;
-use crate::door::{Authority, Refusal};
+use crate::door::{Authority, Leash, Refusal};
 use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
@@ -36,17 +37,24 @@ pub struct JobService {
     engine: Engine,
     request_timeout: Duration,
     watches: Arc<Semaphore>,
+    patience: Patience,
     stop: CancellationToken,
 }
 
 impl JobService {
     /// The service over an engine, until a stop.
-    pub fn new(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        settings: &RpcSettings,
+        patience: Patience,
+        stop: CancellationToken,
+    ) -> Self {
         let watches = settings.requests_max.min(Semaphore::MAX_PERMITS);
         Self {
             engine,
             request_timeout: settings.request_timeout,
             watches: Arc::new(Semaphore::new(watches)),
+            patience,
             stop,
         }
     }
@@ -95,10 +103,12 @@ impl job_service_server::JobService for JobService {
             let needed = authority.require(Scope::Approve);
             needed.map_err(|refusal| status::not_let_in(&refusal))?;
         }
+        let deadline = request.extensions().get::<Deadline>().copied();
         let request = request.into_inner();
         let request::Look { key, step, wait_seconds } =
             request::look(&request).map_err(status::invalid)?;
         let wait = Duration::from_secs(wait_seconds);
+        let wait = deadline.map_or(wait, |deadline| deadline.shorten(wait));
         let look = self.engine.job(&key, step, wait);
         let view = tokio::select! {
             view = tokio::time::timeout(wait + self.request_timeout, look) => view,
@@ -144,7 +154,7 @@ impl job_service_server::JobService for JobService {
         Ok(Response::new(proto::RevokeLinksResponse { revoked }))
     }
 
-    type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
+    type WatchJobStream = Taken;
 
     async fn watch_job(
         &self,
@@ -155,8 +165,12 @@ impl job_service_server::JobService for JobService {
         let watches = self.watches.clone();
         let permit = watches.try_acquire_owned().map_err(|_full| status::overloaded())?;
         let stop = self.stop.clone();
-        let watch = watch::open(self.engine.clone(), asked, is_whole, stop, permit).await?;
-        Ok(Response::new(watch))
+        let extensions = request.extensions();
+        let leash = extensions.get::<Leash>().cloned();
+        let deadline = extensions.get::<Deadline>().copied();
+        let watch =
+            watch::open(self.engine.clone(), asked, is_whole, stop, deadline, permit).await?;
+        Ok(Response::new(self.patience.with(watch, leash)))
     }
 
     async fn list_jobs(

@@ -4,6 +4,8 @@
 //! The first three keys are those of the template's own errors; the reasons are those of the proto.
 //! The response also carries the fault itself, from which the approval page makes a page.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -150,6 +152,16 @@ impl Fault {
     pub(super) fn overloaded() -> Self {
         let fault = Self::new(Reason::Overloaded, "too many requests at once").hint("try again");
         fault.header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
+    }
+
+    /// There were too many of late; after this time there is room for one.
+    pub(super) fn rate_limited(wait: Duration) -> Self {
+        let fault = Self::new(Reason::RateLimited, "too many requests a second");
+        // Whole seconds, and never none: a client that comes at once comes in vain.
+        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        fault
+            .hint("send fewer, or give the key a higher rate")
+            .header(header::RETRY_AFTER, seconds.into())
     }
 
     /// A fault of the server, described in its log.

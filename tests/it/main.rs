@@ -157,6 +157,18 @@ mod metric;
 
 mod cost;
 
+mod tls;
+
+mod deadline;
+
+mod limit;
+
+mod slow;
+
+mod grpc_web;
+
+mod flood;
+
 mod figure;
 
 mod demo;

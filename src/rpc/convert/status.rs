@@ -134,6 +134,26 @@ pub fn overloaded() -> Status {
     Problem::new(Reason::Overloaded, "the server has too many calls at once").status()
 }
 
+/// The status for a caller that asks for more than it may.
+pub fn shed(shed: door::Shed) -> Status {
+    match shed {
+        door::Shed::Overloaded => {
+            Problem::new(Reason::Overloaded, "the caller has too many calls at once")
+        }
+        door::Shed::RateLimited(wait) => {
+            let message = "the caller makes too many calls a second";
+            Problem { retry_after: wait, ..Problem::new(Reason::RateLimited, message) }
+        }
+    }
+    .status()
+}
+
+/// The status for a watcher that has taken nothing for too long.
+pub fn lagged() -> Status {
+    let message = "the client has not read for too long: watch again after the last sequence";
+    Problem::new(Reason::WatchLagged, message).status()
+}
+
 /// The status for a method that is not there, or a compression that is not spoken.
 pub fn unimplemented(message: &str) -> Status {
     let message = if message.is_empty() { "there is no such method" } else { message };
@@ -242,6 +262,7 @@ struct Problem {
     metadata: HashMap<String, String>,
     violations: Vec<Violation>,
     missing: Option<(&'static str, String)>,
+    retry_after: Duration,
 }
 
 impl Problem {
@@ -252,6 +273,7 @@ impl Problem {
             metadata: HashMap::new(),
             violations: Vec::new(),
             missing: None,
+            retry_after: RETRY_AFTER,
         }
     }
 
@@ -311,7 +333,7 @@ impl Problem {
             )]);
         }
         if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
-            details.set_retry_info(Some(RETRY_AFTER));
+            details.set_retry_info(Some(self.retry_after));
         }
         Status::with_error_details(code, self.summary(listed), details)
     }
