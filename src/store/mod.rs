@@ -47,6 +47,10 @@ pub mod job;
 
 pub mod list;
 
+pub mod bulk;
+
+pub mod count;
+
 pub mod usage;
 
 pub mod price;
