@@ -120,7 +120,11 @@ mod price;
 
 mod input;
 
+mod bad_input;
+
 mod reason;
+
+mod bound;
 
 mod command;
 

@@ -23,6 +23,8 @@ const LARGEST_REQUEST_BYTES: usize = 64 << 20;
 pub struct Client {
     /// The stub, for calls that have no short name here.
     pub grpc: JobServiceClient<Channel>,
+    /// Where the gRPC face is.
+    pub grpc_url: String,
     /// For requests that have no short name here.
     pub http: reqwest::Client,
     /// Where the sidecar is.
@@ -38,9 +40,10 @@ pub fn http_client() -> reqwest::Client {
 impl Client {
     /// A client of the server at these addresses.
     pub fn new(grpc_addr: &str, http_url: String) -> Self {
-        let channel = Endpoint::from_shared(format!("http://{grpc_addr}")).unwrap().connect_lazy();
+        let grpc_url = format!("http://{grpc_addr}");
+        let channel = Endpoint::from_shared(grpc_url.clone()).unwrap().connect_lazy();
         let grpc = JobServiceClient::new(channel).max_encoding_message_size(LARGEST_REQUEST_BYTES);
-        Self { grpc, http: http_client(), http_url }
+        Self { grpc, grpc_url, http: http_client(), http_url }
     }
 
     pub async fn try_submit(&self, job: SubmitJobRequest) -> Result<SubmitJobResponse, Status> {
