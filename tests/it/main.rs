@@ -128,6 +128,8 @@ mod prune_command;
 
 mod input;
 
+mod bad_input;
+
 mod reason;
 
 mod body;
@@ -141,6 +143,8 @@ mod lenient;
 mod cors;
 
 mod n8n;
+
+mod bound;
 
 mod command;
 
