@@ -46,7 +46,11 @@ fn list(change: impl FnOnce(&mut ListJobsRequest)) -> Call {
 
 fn picked(statuses: Vec<i32>, labels: &[(&str, &str)]) -> Option<JobSelector> {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    Some(JobSelector { statuses, labels: labels.collect::<HashMap<_, _>>() })
+    Some(JobSelector {
+        statuses,
+        labels: labels.collect::<HashMap<_, _>>(),
+        ..JobSelector::default()
+    })
 }
 
 fn notices(change: impl FnOnce(&mut ListNoticesRequest)) -> Call {
