@@ -17,6 +17,7 @@ use crate::config::{Config, ConfigError};
 use crate::door::{self, Keyring, Limits, Port, Tls, Wire};
 use crate::engine::Engine;
 use crate::engine::batcher::Batcher;
+use crate::engine::count::Counter;
 use crate::engine::executor::Executor;
 use crate::engine::gauge::Gauger;
 use crate::engine::lease::LeaseKeeper;
@@ -89,6 +90,8 @@ impl Server {
         store.open_when_it_answers().await.context("could not open the database")?;
         server.watch_keys(keyring, &config).await?;
         server.run_loops(lease, executor, prices, &config).await?;
+        let counter = Counter::new(store);
+        server.spawn("counter", |stop| async move { counter.run(stop).await });
         server.spawn("batches", |stop| async move { batcher.run(stop).await });
         server.spawn("list of models", |stop| async move { lister.keep_catalog(stop).await });
         Ok(server)

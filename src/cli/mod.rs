@@ -47,6 +47,8 @@ pub mod doctor;
 
 pub mod control;
 
+pub mod bulk;
+
 pub mod json;
 
 pub mod render;

@@ -5,6 +5,7 @@
 //! Whatever stops it, jobs are whole or pruned, and the next run goes on.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -15,7 +16,7 @@ use super::{
     exit::{CliError, Exit},
     render::{self, Paint, thousands},
 };
-use crate::config;
+use crate::config::{self, Source};
 use crate::domain::job::Status;
 use crate::domain::word::Word as _;
 use crate::store::Store;
@@ -44,6 +45,9 @@ pub struct PruneArgs {
     /// Keep cancelled jobs so many days
     #[arg(long, value_name = "DAYS", value_parser = kept)]
     cancelled_days: Option<Kept>,
+    /// The file of the configuration, which may name the database [env: `LONGHAUL_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Only show what would go
     #[arg(long)]
     dry_run: bool,
@@ -62,7 +66,8 @@ fn kept(text: &str) -> Result<Kept, String> {
 
 /// Runs the command.
 pub async fn run(args: PruneArgs) -> Result<Exit> {
-    let mut kept = config::retention()?;
+    let source = Source::open(args.config.as_deref());
+    let mut kept = config::retention(&source)?;
     let flags = [
         (&mut kept.completed, args.completed_days),
         (&mut kept.failed, args.failed_days),
@@ -78,7 +83,7 @@ pub async fn run(args: PruneArgs) -> Result<Exit> {
             LONGHAUL_KEEP_CANCELLED_DAYS, or say --completed-days, --failed-days or --cancelled-days";
         return Err(CliError::Usage(message.to_owned()).into());
     }
-    let store = Store::new(&config::database()?).context("could not open the database")?;
+    let store = Store::new(&config::database(&source)?).context("could not open the database")?;
     let done = if args.dry_run {
         tell(&store, &kept, args.json).await
     } else {

@@ -4,18 +4,19 @@
 
 use std::time::Duration;
 
-use super::{ConfigError, Reader, variable};
+use super::source::all_or_mistakes;
+use super::{ConfigError, Reader, Source};
 use crate::store::prune::Retention;
 
 /// A hundred years; longer is for ever.
 const DAYS_MAX: f64 = 36_500.0;
 const SECONDS_A_DAY: f64 = 86_400.0;
 
-/// What the environment says about retention alone.
-pub fn retention() -> Result<Retention, ConfigError> {
-    let mut reader = Reader { find: variable, mistakes: Vec::new(), has_faulty_book: false };
+/// What is configured about retention alone.
+pub fn retention(source: &Source) -> Result<Retention, ConfigError> {
+    let mut reader = Reader::new(|name: &str| source.find(name));
     let retention = reader.retention();
-    if reader.mistakes.is_empty() { Ok(retention) } else { Err(ConfigError(reader.mistakes)) }
+    all_or_mistakes(source, retention, reader.mistakes)
 }
 
 /// A number of days such as `90`, `90d` or `0.5`; 0 is for ever.

@@ -6,6 +6,8 @@ pub mod submit;
 
 pub mod control;
 
+pub mod bulk;
+
 pub mod lease;
 
 pub mod executor;
@@ -29,6 +31,8 @@ pub mod answer;
 pub mod sweeper;
 
 pub mod gauge;
+
+pub mod count;
 
 pub mod price;
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use prost::Message as _;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tracing::Span;
 
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
-use super::deadline::Deadline;
+use super::deadline::{Deadline, timeout_of};
 use super::patience::{Patience, Taken};
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
@@ -178,13 +179,15 @@ impl job_service_server::JobService for JobService {
         request: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
         let authority = authority(&request)?.clone();
-        let request::Page { selector, after, size } =
-            request::page(request.into_inner()).map_err(status::invalid)?;
+        let convert::list::Page { selector, after, size, has_counts } =
+            convert::list::page(request.into_inner()).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
         let limit = i64::try_from(size + 1).expect("a page is small");
         let store = self.engine.store();
         let views = store.list(&selector, after.as_ref(), limit).await;
         let views = views.map_err(status::failed_list)?;
+        let counted = if has_counts { Some(store.counts().await) } else { None };
+        let counted = counted.transpose().map_err(status::failed_list)?;
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for view in views.iter().take(size) {
             let job = as_seen_by(&authority, view, REPLY_BYTES_MAX);
@@ -197,8 +200,29 @@ impl job_service_server::JobService for JobService {
         }
         let is_last = jobs.len() == views.len();
         let last = jobs.len().checked_sub(1).filter(|_| !is_last).and_then(|at| views.get(at));
-        let next_page_token = last.map(|view| Cursor::of(view).token()).unwrap_or_default();
-        Ok(Response::new(proto::ListJobsResponse { jobs, next_page_token }))
+        let next_page_token = last.map(|view| Cursor::of(view).token(&selector));
+        Ok(Response::new(proto::ListJobsResponse {
+            jobs,
+            next_page_token: next_page_token.unwrap_or_default(),
+            counts: counted.iter().flat_map(|all| convert::list::counts(all, &selector)).collect(),
+            counts_as_of: counted.as_ref().map(convert::list::counts_as_of),
+        }))
+    }
+
+    async fn control_jobs(
+        &self,
+        request: Request<proto::ControlJobsRequest>,
+    ) -> Result<Response<proto::ControlJobsResponse>, Status> {
+        let caller = authority(&request)?.caller(Door::Grpc);
+        // Half of the time there is: what is under way then has to come to its end as well.
+        let patience = timeout_of(request.metadata().as_ref())
+            .unwrap_or(Duration::MAX)
+            .min(self.request_timeout);
+        let until = Instant::now() + patience / 2;
+        let bulk = convert::bulk::bulk(request.into_inner()).map_err(status::invalid)?;
+        let bulked = self.engine.control_jobs(&bulk, &caller, until).await;
+        let bulked = bulked.map_err(status::failed_bulk)?;
+        Ok(Response::new(convert::bulk::bulked(&bulked, &bulk.selector)))
     }
 
     async fn list_notices(

@@ -51,6 +51,10 @@ pub mod job;
 
 pub mod list;
 
+pub mod bulk;
+
+pub mod count;
+
 pub mod usage;
 
 pub mod price;

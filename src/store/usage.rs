@@ -188,6 +188,8 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
           where m.started_at >= (select from_at from span) and m.started_at < (select before_at from span)
             and ($6::text[] = '{}' or coalesce(j.status, d.status) = any($6))
             and ($7::jsonb = '{}' or coalesce(s.labels, d.labels) @> $7)
+            and ($11::timestamptz is null or coalesce(j.created_at, d.created_at) >= $11)
+            and ($12::timestamptz is null or coalesce(j.created_at, d.created_at) < $12)
         ),
         line as (
           -- The sum over everything is a group as well, and is there also where nothing else is.
@@ -224,6 +226,8 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
         after.map(|place| place.rank),
         after.map(|place| place.key.as_str()),
         query.limit,
+        query.selector.created_from,
+        query.selector.created_before,
     )
     .fetch_all(connection)
     .await?;

@@ -114,6 +114,10 @@ mod delta;
 
 mod list;
 
+mod pages;
+
+mod bulk;
+
 mod usage;
 
 mod price;

@@ -71,6 +71,14 @@ pub fn failed_list(error: StoreError) -> Status {
     stored(error, "")
 }
 
+/// The status for an error about many jobs at once.
+pub fn failed_bulk(error: EngineError) -> Status {
+    match error {
+        EngineError::Invalid(violations) => invalid(violations),
+        EngineError::Store(error) => failed_list(error),
+    }
+}
+
 /// The status for a request with faults.
 pub fn invalid(violations: Vec<Violation>) -> Status {
     Problem { violations, ..Problem::new(Reason::InvalidRequest, "") }.status()

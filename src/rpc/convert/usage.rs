@@ -3,7 +3,7 @@
 //! In comes a `GetUsageRequest`, out goes a query, or every fault with its field; then rows become messages.
 
 use super::job::usage;
-use super::request::selector;
+use super::list::selector;
 use super::submission::text;
 use super::{moment, timestamp, word};
 use crate::domain::validate::bound::{LABEL_KEY_BYTES_MAX, USAGE_PAGE_SIZE_MAX};
