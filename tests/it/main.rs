@@ -132,6 +132,8 @@ mod cors;
 
 mod n8n;
 
+mod openapi;
+
 mod command;
 
 mod allowance;
