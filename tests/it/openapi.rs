@@ -97,7 +97,10 @@ async fn every_example_can_be_sent_and_is_answered_as_described() {
     for path in ["/webhook/durable-job", "/webhook/durable-job-control"] {
         let schema = answer_schema(&document, path, "post", 200);
         let answers = validator(&document, schema);
-        for (kind, example, schema) in examples(&document["paths"][path]["post"]) {
+        let mut examples = examples(&document["paths"][path]["post"]);
+        // Nothing else can be done to a job that was cancelled.
+        examples.sort_by_key(|(_, example, _)| example["action"] == "cancel");
+        for (kind, example, schema) in examples {
             assert_valid(&validator(&document, &schema), &example, &kind);
             let (kind, body) = written(&kind, &example);
             let (status, answer) = rig.post_as(path, &kind, body.clone()).await;
