@@ -158,6 +158,8 @@ mod n8n;
 
 mod bound;
 
+mod openapi;
+
 mod command;
 
 mod allowance;
