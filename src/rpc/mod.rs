@@ -24,6 +24,9 @@ mod gate;
 
 mod connection;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 use std::sync::Arc;
 use std::time::Duration;
 
