@@ -18,7 +18,7 @@ pub enum Need {
 }
 
 /// The calls of `longhaul.v1.JobService`.
-pub const RPCS: [(&str, Need); 9] = [
+pub const RPCS: [(&str, Need); 10] = [
     ("SubmitJob", Need::AnyOf(&[Submit])),
     // With include_links also `approve`.
     ("GetJob", Need::AnyOf(&[Read])),
@@ -27,6 +27,7 @@ pub const RPCS: [(&str, Need); 9] = [
     ("RevokeLinks", Need::AnyOf(&[Approve])),
     ("WatchJob", Need::AnyOf(&[Read])),
     ("ListJobs", Need::AnyOf(&[Read])),
+    ("ControlJobs", Need::AnyOf(&[Control])),
     ("ListNotices", Need::AnyOf(&[Read])),
     ("ResendNotice", Need::AnyOf(&[Control])),
     ("GetUsage", Need::AnyOf(&[Read])),

@@ -89,6 +89,13 @@ impl TelemetrySettings {
     }
 }
 
+impl TelemetrySettings {
+    /// Whether the filter is of the form that one has.
+    pub fn has_good_filter(&self) -> bool {
+        EnvFilter::try_new(&self.filter).is_ok()
+    }
+}
+
 /// Why telemetry could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {

@@ -101,10 +101,12 @@ fn check_charset(content_type: &str) -> Result<(), Fault> {
     let parameters = content_type.split(';').skip(1).filter_map(|one| one.split_once('='));
     for (name, value) in parameters {
         let value = value.trim().trim_matches('"');
-        let is_known = ["utf-8", "utf8", "us-ascii"].iter().any(|it| it.eq_ignore_ascii_case(value));
+        let is_known =
+            ["utf-8", "utf8", "us-ascii"].iter().any(|it| it.eq_ignore_ascii_case(value));
         if name.trim().eq_ignore_ascii_case("charset") && !is_known {
-            return Err(unsupported("the body is in a charset that is not taken")
-                .hint("send it in UTF-8"));
+            return Err(
+                unsupported("the body is in a charset that is not taken").hint("send it in UTF-8")
+            );
         }
     }
     Ok(())

@@ -4,6 +4,8 @@
 //! The first three keys are those of the template's own errors; the reasons are those of the proto.
 //! The response also carries the fault itself, from which the approval page makes a page.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -152,6 +154,16 @@ impl Fault {
         fault.header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
     }
 
+    /// There were too many of late; after this time there is room for one.
+    pub(super) fn rate_limited(wait: Duration) -> Self {
+        let fault = Self::new(Reason::RateLimited, "too many requests a second");
+        // Whole seconds, and never none: a client that comes at once comes in vain.
+        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        fault
+            .hint("send fewer, or give the key a higher rate")
+            .header(header::RETRY_AFTER, seconds.into())
+    }
+
     /// A fault of the server, described in its log.
     pub(super) fn internal() -> Self {
         Self::new(Reason::Internal, "a fault of the server").hint("the server's log says more")
@@ -218,11 +230,20 @@ pub(super) async fn unknown_path(uri: Uri) -> Fault {
     // n8n has both beside its webhooks, under whatever prefix.
     let asks_test = parts.clone().any(|part| part.ends_with("-test"));
     let (message, hint) = if asks_test {
-        ("there are no test webhooks here", "use /webhook in place of /webhook-test: `\"validate_only\": true` checks a job and stores nothing")
+        (
+            "there are no test webhooks here",
+            "use /webhook in place of /webhook-test: `\"validate_only\": true` checks a job and stores nothing",
+        )
     } else if parts.any(|part| part.ends_with("-waiting")) {
-        ("links of n8n's waiting executions cannot be honoured here", "ask for the approval again: the links of this server begin with /approvals/")
+        (
+            "links of n8n's waiting executions cannot be honoured here",
+            "ask for the approval again: the links of this server begin with /approvals/",
+        )
     } else {
-        ("there is nothing at this path", "jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control")
+        (
+            "there is nothing at this path",
+            "jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control",
+        )
     };
     Fault::new(Reason::NotFound, message).hint(hint)
 }
@@ -245,9 +266,10 @@ pub(super) async fn wrong_method(method: Method) -> Fault {
         Method::DELETE,
         Method::OPTIONS,
     ];
-    let message = match known.contains(&method) {
-        true => format!("this path does not take {method} requests"),
-        false => "this path does not take this method".to_owned(),
+    let message = if known.contains(&method) {
+        format!("this path does not take {method} requests")
+    } else {
+        "this path does not take this method".to_owned()
     };
     Fault::new(Reason::MethodNotAllowed, message).hint(hint)
 }

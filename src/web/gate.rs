@@ -12,7 +12,7 @@ use super::fault::Fault;
 use crate::domain::reason::Reason;
 use crate::domain::word::Word as _;
 use crate::door::table::{Need, need_of_route};
-use crate::door::{Face, Refusal};
+use crate::door::{Face, Refusal, Shed};
 
 /// What a browser is told that has shown nothing; the words are those of n8n's own webhooks.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"Webhook\"");
@@ -41,7 +41,8 @@ pub(super) struct HttpFace {
 impl HttpFace {
     fn need_of(&self, matched: &str) -> Need {
         // Under another prefix, they are the same webhooks.
-        let parent = matched.rsplit_once('/').map(|(parent, name)| (parent.trim_matches('/'), name));
+        let parent =
+            matched.rsplit_once('/').map(|(parent, name)| (parent.trim_matches('/'), name));
         match parent {
             Some((parent, name @ ("durable-job" | "durable-job-control")))
                 if parent == &*self.webhook_prefix
@@ -86,6 +87,14 @@ impl Face for HttpFace {
 
     fn refuse(&self, refusal: &Refusal) -> Response<Body> {
         Fault::from(refusal.clone()).into_response()
+    }
+
+    fn shed(&self, shed: Shed) -> Response<Body> {
+        match shed {
+            Shed::RateLimited(wait) => Fault::rate_limited(wait),
+            Shed::Overloaded => Fault::overloaded(),
+        }
+        .into_response()
     }
 }
 

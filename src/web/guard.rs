@@ -17,6 +17,7 @@ use tracing::{Instrument as _, field::Empty, info_span};
 use super::WebSettings;
 use super::asked::WAIT_SECONDS_MAX;
 use super::fault::Fault;
+use crate::door::Leash;
 use crate::telemetry;
 
 /// How much is done at once, and for how long.
@@ -91,6 +92,10 @@ pub(super) async fn limit(
     };
     let room = Room(Arc::new(Mutex::new(Some(permit))));
     request.extensions_mut().insert(room.clone());
+    // An answer that is not taken still takes room.
+    if let Some(leash) = request.extensions().get::<Leash>() {
+        leash.keep(room.clone());
+    }
     let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
     tokio::select! {
         biased;

@@ -67,13 +67,15 @@ async fn submit_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault> 
     let submission = Submission::read(sent)?;
     let traceparent = telemetry::traceparent(&Span::current());
     let caller = call.authority.caller(Door::Webhook);
+    let is_whole = call.authority.sees_numbers();
     let submitted =
         engine.submit(&submission, caller, traceparent.as_deref(), validate_only).await?;
     let Submitted { mut job, created, warnings } = submitted;
     call.warnings.extend(warnings);
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
-        let reply = json::Reply { created, changed: created, message, warnings: &call.warnings };
+        let reply =
+            json::Reply { created, changed: created, message, warnings: &call.warnings, is_whole };
         return Ok(reply.with_job_to_be(&job));
     }
     if let Some(later) = call.wait(engine, &job.key).await? {
@@ -82,7 +84,8 @@ async fn submit_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault> 
     // The words are the template's own, for callers that compare them.
     let message = if created { "Workflow was started" } else { "the job was there already" };
     let message = message.to_owned();
-    let reply = json::Reply { created, changed: created, message, warnings: &call.warnings };
+    let reply =
+        json::Reply { created, changed: created, message, warnings: &call.warnings, is_whole };
     Ok(reply.with_job(&job))
 }
 
@@ -115,7 +118,13 @@ async fn control_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault>
         engine.add_links(&key, &mut view).await?;
     }
     let message = explain(&view.state);
-    let reply = json::Reply { created: false, changed, message, warnings: &call.warnings };
+    let reply = json::Reply {
+        created: false,
+        changed,
+        message,
+        warnings: &call.warnings,
+        is_whole: call.authority.sees_numbers(),
+    };
     Ok(reply.with_job(&view))
 }
 
@@ -155,9 +164,7 @@ impl ControlBody {
         if matches!(approval_id, Some(Err(_))) {
             faults.add("approval_id", "must be the id of an approval, a UUID");
         }
-        if self.from_step.is_some_and(|step| step < 0) {
-            faults.add("from_step", "must be the number of a step, counted from 1");
-        }
+        faults.check_step("from_step", self.from_step.unwrap_or(0));
         faults.into_result().map_err(Fault::invalid)?;
         let key = JobKey::new(job_id);
         let comment = self.comment.unwrap_or_default();

@@ -84,10 +84,7 @@ mod tests {
         let mut sent = object(json!({"job_id": "a", "jobId": "b", "id": "c", "steps": []}));
         let warnings = mend_submission(&mut sent, &[]);
         assert_eq!(sent["job_id"], "a");
-        assert_eq!(
-            warnings,
-            ["the field `id` was not read", "the field `jobId` was not read"]
-        );
+        assert_eq!(warnings, ["the field `id` was not read", "the field `jobId` was not read"]);
         let mut sent = object(json!({"jobId": "b", "id": "c", "validate_only": true}));
         assert_eq!(mend_submission(&mut sent, &["validate_only"]).len(), 2);
         assert_eq!(Value::Object(sent), json!({"job_id": "b", "validate_only": true}));

@@ -44,17 +44,16 @@ use std::time::Duration;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use chrono_tz::Tz;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SetOnce};
 use tokio_util::sync::CancellationToken;
 
 use self::approval::People;
+pub use self::approval::headers as page_headers;
 use self::asked::Manner;
 use self::cors::Cors;
-pub use self::approval::headers as page_headers;
 use self::fault::Fault;
 pub use self::fault::code_of;
 use self::gate::HttpFace;
@@ -66,12 +65,9 @@ pub use self::whatsapp::WebhookSettings;
 use crate::domain::book::Book;
 use crate::domain::reason::Reason;
 use crate::domain::state::Refusal;
-use crate::door::{GateLayer, Keyring};
+use crate::door::{self, GateLayer, Keyring, LimitLayer};
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
-
-/// How long a stop lets requests finish before their connections are dropped.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// How the sidecar is reached and how much it takes.
 #[derive(Clone, Debug)]
@@ -128,6 +124,7 @@ pub fn router(
     engine: Engine,
     settings: &WebSettings,
     keyring: Keyring,
+    limits: door::Limits,
     stop: CancellationToken,
 ) -> Router {
     let public_url: Option<Uri> = settings.public_url.trim().parse().ok();
@@ -140,8 +137,12 @@ pub fn router(
     let routes = routes(settings, ours, &engine.store().opened(), stop);
     let routes = routes.layer(Extension(document));
     let face = HttpFace { webhook_prefix: settings.webhook_prefix.as_str().into() };
+    let limit = LimitLayer::new(limits, face.clone());
     let gate = GateLayer::new(keyring, settings.key_header.clone(), face);
-    let routes = routes.route_layer(gate).route_layer(from_fn(gate::refuse_key_in_address));
+    let routes = routes
+        .route_layer(limit)
+        .route_layer(gate)
+        .route_layer(from_fn(gate::refuse_key_in_address));
     let routes = if prefix.is_empty() {
         routes
     } else {
@@ -184,12 +185,11 @@ fn routes(
     stop: CancellationToken,
 ) -> Router<Engine> {
     let limits = || Limits::new(settings, Arc::clone(opened));
-    let shared = limits();
     let sharing = Ours { shared: Arc::clone(&settings.cors_origins), ..ours.clone() };
     let refuse_others = from_fn_with_state(Arc::new(ours), origin::refuse_others);
     let webhooks = webhooks(settings, stop)
         .layer(from_fn_with_state(Arc::new(sharing), origin::refuse_others))
-        .layer(from_fn_with_state(shared.clone(), guard::limit));
+        .layer(from_fn_with_state(limits(), guard::limit));
     // No browser calls it and a signature guards it, so it does not matter which page may have sent it.
     let meta = Router::new()
         .route("/webhook/whatsapp", get(whatsapp::verify).post(whatsapp::receive))
@@ -200,17 +200,18 @@ fn routes(
     let pages = Router::new()
         .route("/approvals/{token}", get(approval::show).post(approval::decide))
         // A mangled link is a person's, who gets a page too.
-        .route("/approvals", any(approval::mangled))
-        .route("/approvals/", any(approval::mangled))
-        .route("/approvals/{token}/", any(approval::mangled))
-        .route("/approvals/{token}/{*more}", any(approval::mangled))
+        .route("/approvals", get(approval::mangled).post(approval::mangled))
+        .route("/approvals/", get(approval::mangled).post(approval::mangled))
+        .route("/approvals/{token}/", get(approval::mangled).post(approval::mangled))
+        .route("/approvals/{token}/{*more}", get(approval::mangled).post(approval::mangled))
         .layer(DefaultBodyLimit::max(approval::FORM_BYTES_MAX))
         .layer(Extension(People {
             book: Arc::clone(&settings.book),
             time_zone: settings.time_zone,
         }))
         .layer(refuse_others)
-        .layer(from_fn_with_state(shared, guard::limit));
+        // A flood of submits keeps out no approver.
+        .layer(from_fn_with_state(limits(), guard::limit));
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
         .route("/healthz", get(healthz))
@@ -255,6 +256,9 @@ impl From<StoreError> for Fault {
         match error {
             StoreError::JobNotFound { .. } => Self::new(Reason::JobNotFound, message)
                 .hint("check the job_id; a job exists from the moment its submit was answered"),
+            StoreError::JobPruned { status, .. } => Self::new(Reason::JobPruned, message)
+                .hint("its results are no longer kept; to run it again, submit it under another job_id")
+                .status(status),
             StoreError::ApprovalNotFound { .. } => Self::new(Reason::ApprovalNotFound, message)
                 .hint("the approval_id of a pending approval is in the job, under approval"),
             // No door of this face is about a notice.
@@ -304,23 +308,5 @@ impl From<Refusal> for Fault {
                 Self::internal()
             }
         }
-    }
-}
-
-/// Serves until the stop, and then for as long as requests take to finish, but not longer than two seconds.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    let serving =
-        axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let dropped_late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(GRACE).await;
-    };
-    tokio::select! {
-        served = serving => served,
-        () = dropped_late => Ok(()),
     }
 }

@@ -100,7 +100,8 @@ async fn however_it_is_sent_it_is_the_same_job() {
         ("", whole.to_string()),
     ] {
         for coding in ["identity", "gzip", "deflate", "bare"] {
-            let bytes = if coding == "identity" { body.clone().into() } else { packed(coding, &body) };
+            let bytes =
+                if coding == "identity" { body.clone().into() } else { packed(coding, &body) };
             let coding = coding.replace("bare", "deflate");
             let (status, answer) = send(&rig, &coding, kind, bytes).await;
             let same = (status, &answer["created"]);
@@ -115,7 +116,12 @@ async fn a_part_that_is_wrong_is_named_and_nothing_is_stored() {
     let rig = Rig::start().await;
     let form = "application/x-www-form-urlencoded";
     for (kind, body, expected, field) in [
-        (form, "steps[0][type]=wait&steps[0][duration_seconds]=long", 400, "steps[0].duration_seconds"),
+        (
+            form,
+            "steps[0][type]=wait&steps[0][duration_seconds]=long",
+            400,
+            "steps[0].duration_seconds",
+        ),
         (form, "steps[1][type]=wait", 400, "steps[1]"),
         (form, "steps=[]&steps[0][type]=wait", 400, "steps[0][type]"),
         (form, "steps[0][type]=dance", 400, "steps[0].type"),

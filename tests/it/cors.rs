@@ -62,7 +62,8 @@ async fn a_page_that_was_named_may_call_and_read_also_what_went_wrong() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_was_not_named_may_neither() {
     let rig = Rig::start_with(&[("LONGHAUL_CORS_ORIGINS", APP)]).await;
-    for origin in ["https://evil.example", "http://app.example", "https://app.example.evil", "null"] {
+    for origin in ["https://evil.example", "http://app.example", "https://app.example.evil", "null"]
+    {
         let asks = [("origin", origin), ("access-control-request-method", "POST")];
         let preflight = ask(&rig, Method::OPTIONS, SUBMIT, &asks).await;
         assert_eq!((preflight.status().as_u16(), shared_with(&preflight)), (405, None), "{origin}");

@@ -127,6 +127,7 @@ fn the_example_configuration_names_every_variable_that_is_read_and_no_other() {
     let parts = [
         "config",
         "config/book",
+        "config/listen",
         "config/whatsapp",
         "cli/mod",
         "cli/serve",

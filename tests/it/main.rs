@@ -114,11 +114,23 @@ mod delta;
 
 mod list;
 
+mod pages;
+
+mod bulk;
+
 mod usage;
 
 mod price;
 
+mod prune;
+
+mod prune_command;
+
 mod input;
+
+mod bad_input;
+
+mod reason;
 
 mod body;
 
@@ -133,6 +145,8 @@ mod cors;
 mod n8n;
 
 mod openapi;
+
+mod bound;
 
 mod command;
 
@@ -152,6 +166,18 @@ mod trace;
 mod metric;
 
 mod cost;
+
+mod tls;
+
+mod deadline;
+
+mod limit;
+
+mod slow;
+
+mod grpc_web;
+
+mod flood;
 
 mod figure;
 

@@ -73,7 +73,8 @@ impl Sent {
             Framing::Chunked => {
                 lines.push("Transfer-Encoding: chunked".to_owned());
                 // In two pieces, the second of which begins anywhere.
-                let middle = (0..=body.len() / 2).rev().find(|at| body.is_char_boundary(*at)).unwrap();
+                let middle =
+                    (0..=body.len() / 2).rev().find(|at| body.is_char_boundary(*at)).unwrap();
                 let (one, two) = body.split_at(middle);
                 format!("{:x}\r\n{one}\r\n{:X}\r\n{two}\r\n0\r\n\r\n", one.len(), two.len())
             }
@@ -115,7 +116,11 @@ async fn rig_with_key() -> (Rig, String) {
         requests_per_second: None,
         requests_max: None,
     };
-    let settings = StoreSettings { database_url: rig.db.url.clone().into(), direct_url: None, connections_max: 4 };
+    let settings = StoreSettings {
+        database_url: rig.db.url.clone().into(),
+        direct_url: None,
+        connections_max: 4,
+    };
     let store = Store::new(&settings).unwrap();
     let made = store.create_key(&NewKey { key, hash: text.hash(), lifetime: None }).await;
     assert!(made.unwrap());
@@ -150,7 +155,8 @@ async fn each_request_of_n8n_gets_the_answer_that_its_user_expects() {
         assert!(head.contains("content-type: application/json"), "{name}: {head}");
         assert_eq!(answer["ok"].as_bool(), *ok, "{name}: {answer}");
         assert_eq!(answer["reason"].as_str(), reason.as_deref(), "{name}: {answer}");
-        let says = |field: &str, part: &str| answer[field].as_str().unwrap_or_default().contains(part);
+        let says =
+            |field: &str, part: &str| answer[field].as_str().unwrap_or_default().contains(part);
         assert!(says("message", message) && says("hint", hint), "{name}: {answer}");
         let is_refused = matches!(status, 401 | 403);
         let challenge = "www-authenticate: Basic realm=\"Webhook\"";
@@ -159,7 +165,8 @@ async fn each_request_of_n8n_gets_the_answer_that_its_user_expects() {
         if ok == &Some(true) {
             assert_eq!(answer["message"], "Workflow was started", "{name}");
             assert_eq!(answer["job_id"], name.as_str(), "{name}");
-            let actor = "select actor = 'key:n8n' from longhaul.event where job_id = $1 and sequence = 1";
+            let actor =
+                "select actor = 'key:n8n' from longhaul.event where job_id = $1 and sequence = 1";
             rig.db.wait_until(actor, &name).await;
         }
     }
@@ -174,4 +181,55 @@ async fn an_open_server_takes_the_same_requests_without_a_key() {
     }
     let (name, none) = all().into_iter().find(|(name, _)| name == "none_json").unwrap();
     assert_eq!(play(&rig, &none.bytes(&name, "")).await.0, 200);
+}
+
+/// The body of a node of the workflow, with what its expressions stand for.
+fn body_of(workflow: &Value, node: &str, stands_for: &[(&str, &str)]) -> (String, Value) {
+    let nodes = workflow["nodes"].as_array().unwrap();
+    let node = nodes.iter().find(|one| one["name"] == node).unwrap();
+    assert_eq!(node["type"], "n8n-nodes-base.httpRequest");
+    assert_eq!(node["parameters"]["method"], "POST");
+    let url = node["parameters"]["url"].as_str().unwrap();
+    let path = url.strip_prefix("={{ $('Longhaul').item.json.base_url }}").unwrap();
+    let body = node["parameters"]["jsonBody"].as_str().unwrap();
+    let body = body.strip_prefix("={{ ").and_then(|body| body.strip_suffix(" }}")).unwrap();
+    let filled = stands_for.iter().fold(body.to_owned(), |body, (expression, text)| {
+        body.replace(expression, &format!("{text:?}"))
+    });
+    (path.to_owned(), serde_json::from_str(&filled).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workflow_to_import_runs_a_job_to_its_end() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/n8n-workflow.json");
+    let workflow: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let names: Vec<&str> = workflow["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["name"].as_str().unwrap())
+        .collect();
+    for (from, ends) in workflow["connections"].as_object().unwrap() {
+        assert!(names.contains(&from.as_str()), "{from}");
+        for end in ends["main"].as_array().unwrap().iter().flat_map(|ends| ends.as_array().unwrap())
+        {
+            assert!(names.contains(&end["node"].as_str().unwrap()), "{end}");
+        }
+    }
+    let rig = Rig::start().await;
+    let job_id = [("$json.job_id", "n8n-17")];
+    let (path, body) = body_of(&workflow, "Submit the job", &job_id);
+    let (status, asked) = rig.post(&path, &body).await;
+    assert_eq!((status, &asked["status"]), (200, &"awaiting_approval".into()), "{asked}");
+    let (path, body) = body_of(&workflow, "How does it stand?", &job_id);
+    assert_eq!(rig.post(&path, &body).await.1["status"], "awaiting_approval");
+    let approval_id = asked["job"]["approval"]["approval_id"].as_str().unwrap();
+    let stands_for = [
+        ("$json.job_id", "n8n-17"),
+        ("$json.job.approval.approval_id", approval_id),
+        ("\"n8n-approve-\" + $execution.id", "n8n-approve-17"),
+    ];
+    let (path, body) = body_of(&workflow, "Approve it", &stands_for);
+    let (status, done) = rig.post(&path, &body).await;
+    assert_eq!((status, &done["status"]), (200, &"completed".into()), "{done}");
 }

@@ -155,7 +155,8 @@ async fn the_types_refuse_what_the_document_refuses() {
     let rig = Rig::start().await;
     let document = document(&rig).await;
     let path = "/webhook/durable-job";
-    let schema = &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
+    let schema =
+        &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
     let bodies = validator(&document, schema);
     for body in [
         json!({}),
@@ -184,7 +185,8 @@ async fn every_operation_is_there_and_no_other_method_is() {
     let rig = Rig::start().await;
     let document = document(&rig).await;
     for (path, item) in document["paths"].as_object().unwrap() {
-        let url = format!("{}{}", rig.http_url, path.replace("{token}", "x").replace("{more}", "y"));
+        let url =
+            format!("{}{}", rig.http_url, path.replace("{token}", "x").replace("{more}", "y"));
         for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
             let is_described = item.get(method.to_ascii_lowercase()).is_some();
             let request = rig.http.request(method.parse::<Method>().unwrap(), &url);

@@ -28,7 +28,8 @@ const fn case(
 }
 
 const GOOD: &str = r#"{"job_id":"a","steps":[{"type":"wait","duration_seconds":3600}]}"#;
-const OTHER: &str = r#"{"job_id":"a","task":"t","steps":[{"type":"wait","duration_seconds":3600}]}"#;
+const OTHER: &str =
+    r#"{"job_id":"a","task":"t","steps":[{"type":"wait","duration_seconds":3600}]}"#;
 
 fn cases() -> Vec<Case> {
     let invalid = "INVALID_REQUEST";
@@ -79,9 +80,7 @@ fn assert_shape(answer: &Value, status: u16) {
         assert!(answer[key].is_string(), "{key} of {answer}");
     }
     assert!(!answer["message"].as_str().unwrap().is_empty(), "{answer}");
-    let known = [
-        "code", "message", "hint", "reason", "field", "status", "violations", "job_id",
-    ];
+    let known = ["code", "message", "hint", "reason", "field", "status", "violations", "job_id"];
     for key in answer.as_object().unwrap().keys() {
         assert!(known.contains(&key.as_str()), "{key} of {answer}");
     }
@@ -160,7 +159,9 @@ async fn the_webhooks_are_where_n8n_had_them_as_well() {
         ("LONGHAUL_PUBLIC_URL", "https://jobs.example/base"),
     ])
     .await;
-    for (at, prefix) in ["/flows/in", "/webhook", "/base/flows/in", "/base/webhook"].iter().enumerate() {
+    for (at, prefix) in
+        ["/flows/in", "/webhook", "/base/flows/in", "/base/webhook"].iter().enumerate()
+    {
         let (status, answer) =
             rig.post_as(&format!("{prefix}/durable-job"), "", GOOD.to_owned()).await;
         assert_eq!((status, &answer["created"]), (200, &json!(at == 0)), "{prefix}: {answer}");

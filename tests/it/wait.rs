@@ -59,7 +59,9 @@ async fn when_the_time_is_over_the_job_is_shown_as_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_cannot_be_is_refused_before_anything_is_stored() {
     let rig = Rig::start().await;
-    for query in ["wait=61", "wait=-1", "wait=1.5", "wait=", "wait=soon", "wait=1&wait=2", "await=1"] {
+    for query in
+        ["wait=61", "wait=-1", "wait=1.5", "wait=", "wait=soon", "wait=1&wait=2", "await=1"]
+    {
         let (status, answer) = rig.post(&format!("{SUBMIT}?{query}"), &says("x", "x")).await;
         let field = if query.starts_with('a') { "await" } else { "wait" };
         assert_eq!(status, 400, "{query}: {answer}");
@@ -109,7 +111,9 @@ async fn those_who_wait_keep_nobody_out_and_are_no_more_than_have_a_seat() {
     let mut waiting = Vec::new();
     for job_id in ["one", "two"] {
         let url = format!("{}{SUBMIT}?wait=60", rig.http_url);
-        waiting.push(tokio::spawn(rig.http.post(url).json(&says(job_id, "For ever, for ever.")).send()));
+        waiting.push(tokio::spawn(
+            rig.http.post(url).json(&says(job_id, "For ever, for ever.")).send(),
+        ));
         let look = json!({"job_id": job_id, "action": "status"});
         until(&rig, CONTROL, &look, |status, _| status == 200).await;
     }
@@ -117,7 +121,9 @@ async fn those_who_wait_keep_nobody_out_and_are_no_more_than_have_a_seat() {
     let third = says("three", "For ever, for ever.");
     until(&rig, &format!("{SUBMIT}?wait=60"), &third, |status, answer| {
         let warned = answer["warnings"][0].as_str().unwrap_or_default();
-        status == 200 && answer["status"] != "completed" && warned.contains("too many requests wait")
+        status == 200
+            && answer["status"] != "completed"
+            && warned.contains("too many requests wait")
     })
     .await;
     rig.sandbox.mend().await;

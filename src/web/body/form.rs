@@ -268,7 +268,10 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (fields, expected) in [
             (&[("task", "a"), ("task", "b")][..], "\"task\", message: \"must not be sent twice"),
-            (&[("steps", "[]"), ("steps[0][type]", "run")], "\"steps[0][type]\", message: \"must not"),
+            (
+                &[("steps", "[]"), ("steps[0][type]", "run")],
+                "\"steps[0][type]\", message: \"must not",
+            ),
             (&[("steps[1][type]", "run")], "\"steps[1]\", message: \"is sent, and steps[0]"),
             (&[("steps[x][type]", "run")], "\"steps[x]\", message: \"must have a number"),
             (&[("steps[01][type]", "run")], "\"steps[01]\", message: \"must have a number"),

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 /// Named examples, as a document has them.
 fn named(examples: &[(&str, &str, Value)]) -> Value {
-    let written = examples
-        .iter()
-        .map(|(name, summary, value)| ((*name).to_owned(), json!({"summary": summary, "value": value})));
+    let written = examples.iter().map(|(name, summary, value)| {
+        ((*name).to_owned(), json!({"summary": summary, "value": value}))
+    });
     Value::Object(written.collect())
 }
 

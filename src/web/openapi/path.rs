@@ -53,7 +53,7 @@ fn faults(codes: &[u16]) -> Map<String, Value> {
     let answers = codes.iter().map(|code| {
         let status = StatusCode::from_u16(*code).expect("the codes here are codes");
         let says = status.canonical_reason().unwrap_or_default();
-        let schema = fault(json!({"const": code}), json!({"enum": reasons(status)}));
+        let schema = fault(&json!({"const": code}), &json!({"enum": reasons(status)}));
         let mut answer = json!({"description": says, "content": {"application/json": {"schema": schema}}});
         if matches!(code, 429 | 503) {
             answer["headers"] = json!({"Retry-After": {"schema": {"type": "integer"}, "description": "After how many seconds to try again."}});
@@ -69,9 +69,9 @@ fn faults(codes: &[u16]) -> Map<String, Value> {
 /// The answers with these codes, each a page.
 fn pages(codes: &[(u16, &str)]) -> Map<String, Value> {
     let page = json!({"text/html; charset=utf-8": {"schema": {"type": "string"}}});
-    let answers = codes.iter().map(|(code, says)| {
-        (code.to_string(), json!({"description": says, "content": page}))
-    });
+    let answers = codes
+        .iter()
+        .map(|(code, says)| (code.to_string(), json!({"description": says, "content": page})));
     answers.collect()
 }
 
@@ -107,10 +107,11 @@ fn job_answers() -> Value {
 }
 
 /// A body in every type that is taken.
-fn body(settings: &WebSettings, name: &str, [object, form, text]: [Value; 3]) -> Value {
+fn body(settings: &WebSettings, name: &str, [object, form, text]: &[Value; 3]) -> Value {
     let whole = json!({"$ref": format!("#/components/schemas/{name}")});
     let in_form = json!({"$ref": format!("#/components/schemas/{name}Form")});
-    let in_text = json!({"type": "string", "contentMediaType": "application/json", "contentSchema": whole});
+    let in_text =
+        json!({"type": "string", "contentMediaType": "application/json", "contentSchema": whole});
     json!({
         "required": true,
         "description": format!(
@@ -133,7 +134,7 @@ fn submit(settings: &WebSettings) -> Value {
         "tags": ["jobs"], "operationId": "submitJob", "summary": "Submit a job",
         "description": "Stores a job and answers at once; 200 means that it is committed. Safe to repeat with a `job_id`.",
         "parameters": parameters(),
-        "requestBody": body(settings, "Submission", examples),
+        "requestBody": body(settings, "Submission", &examples),
         "responses": job_answers(),
     })
 }
@@ -145,15 +146,13 @@ fn control(settings: &WebSettings, contract: &Contract) -> Value {
         "tags": ["jobs"], "operationId": "controlJob", "summary": "Move a job, or look at it",
         "description": format!("{says} Safe to repeat. `status` changes nothing and needs the scope `read`; `approve`, `reject` and `request_changes` need `approve`; the others need `control`."),
         "parameters": parameters(),
-        "requestBody": body(settings, "Action", examples),
+        "requestBody": body(settings, "Action", &examples),
         "responses": job_answers(),
     })
 }
 
 fn verify() -> Value {
-    let parameter = |name: &str, says: &str| {
-        json!({"name": name, "in": "query", "required": true, "schema": {"type": "string"}, "description": says})
-    };
+    let parameter = |name: &str, says: &str| json!({"name": name, "in": "query", "required": true, "schema": {"type": "string"}, "description": says});
     let word = json!({"text/plain; charset=utf-8": {"schema": {"type": "string"}}});
     json!({
         "tags": ["whatsapp"], "operationId": "verifyWhatsapp", "summary": "Meta asks whether the address is ours",
@@ -220,10 +219,15 @@ fn decide() -> Value {
         },
     });
     let answers = pages(&[
-        (400, "The form cannot be read."), (403, "The page of another website sent it."),
-        (404, "The link opens nothing."), (405, "Only GET and POST are taken."),
-        (409, "It was decided before; the page says how."), (413, "The form is too large."),
-        (429, "Too much at once."), (500, "A fault of the server."), (503, "The server cannot do this at the moment."),
+        (400, "The form cannot be read."),
+        (403, "The page of another website sent it."),
+        (404, "The link opens nothing."),
+        (405, "Only GET and POST are taken."),
+        (409, "It was decided before; the page says how."),
+        (413, "The form is too large."),
+        (429, "Too much at once."),
+        (500, "A fault of the server."),
+        (503, "The server cannot do this at the moment."),
     ]);
     json!({
         "tags": ["approvals"], "operationId": "decideApproval", "summary": "Decide",
@@ -236,17 +240,18 @@ fn decide() -> Value {
     })
 }
 
-/// A link that somebody added to, or cut its token off: whatever is asked, a page says that it opens nothing.
+/// A link that somebody added to, or cut its token off: a page says that it opens nothing.
 fn mangled(route: &str, parameters: &[Value]) -> Value {
     let mut item = Map::new();
     let place: String = route.chars().filter(char::is_ascii_alphabetic).collect();
     let ends = if route.ends_with('/') { "Slash" } else { "" };
-    for method in ["get", "put", "post", "delete", "options", "head", "patch", "trace"] {
+    for method in ["get", "post"] {
         let operation = json!({
             "tags": ["approvals"], "operationId": format!("{method}Mangled{place}{ends}"), "summary": "A mangled link",
             "responses": pages(&[
                 (403, "The page of another website sent it."), (404, "The link opens nothing."),
-                (429, "Too much at once."), (503, "The server cannot do this at the moment."),
+                (405, "Only GET and POST are taken."), (429, "Too much at once."),
+                (500, "A fault of the server."), (503, "The server cannot do this at the moment."),
             ]),
         });
         item.insert(method.to_owned(), operation);

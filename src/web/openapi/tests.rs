@@ -25,7 +25,9 @@ fn walk<'a>(at: &str, value: &'a Value, seen: &mut Vec<(String, &'a Map<String, 
             object.iter().for_each(|(name, inner)| walk(&format!("{at}/{name}"), inner, seen));
         }
         Value::Array(values) => {
-            (0..).zip(values).for_each(|(n, inner): (usize, _)| walk(&format!("{at}/{n}"), inner, seen));
+            (0..)
+                .zip(values)
+                .for_each(|(n, inner): (usize, _)| walk(&format!("{at}/{n}"), inner, seen));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
@@ -83,15 +85,21 @@ fn the_types_read_exactly_what_is_described() {
     ];
     for (name, fields) in INPUTS.iter().zip(types) {
         let described = document["components"]["schemas"][name]["properties"].as_object();
-        let described: BTreeSet<&str> = described.expect("properties").keys().map(String::as_str).collect();
+        let described: BTreeSet<&str> =
+            described.expect("properties").keys().map(String::as_str).collect();
         let kind = name.ends_with("Step").then_some("type");
         assert_eq!(described, fields.iter().copied().chain(kind).collect(), "{name}");
     }
     let (mut seen, mut says) = (Vec::new(), 0);
     walk("", &document["components"]["schemas"], &mut seen);
-    for (at, object) in seen.iter().filter(|(at, _)| INPUTS.iter().any(|name| *at == format!("/{name}/properties"))) {
+    for (at, object) in
+        seen.iter().filter(|(at, _)| INPUTS.iter().any(|name| *at == format!("/{name}/properties")))
+    {
         for (field, schema) in object.iter().filter(|(field, _)| *field != "type") {
-            assert!(schema["description"].as_str().is_some_and(|says| says.len() > 5), "{at}/{field}");
+            assert!(
+                schema["description"].as_str().is_some_and(|says| says.len() > 5),
+                "{at}/{field}"
+            );
             says += 1;
         }
     }
@@ -104,7 +112,9 @@ fn with(message: &str, field: &str, value: Value) -> Value {
     let first = run.clone();
     let mut step = match message {
         "RunStep" | "WebSearch" | "UserLocation" => run,
-        "ApprovalStep" => json!({"type": "approval", "timeout_seconds": 30 * 86_400, "max_revisions": 1, "escalate_to": ["+15550199"], "escalate_after_seconds": 5}),
+        "ApprovalStep" => {
+            json!({"type": "approval", "timeout_seconds": 30 * 86_400, "max_revisions": 1, "escalate_to": ["+15550199"], "escalate_after_seconds": 5})
+        }
         "WaitStep" => json!({"type": "wait"}),
         _ => json!({"type": "wait", "duration_seconds": 1}),
     };
@@ -142,9 +152,10 @@ fn is_refused(field: &str, sent: Value) -> bool {
 fn numbers_are_bounded_as_the_checks_bound_them() {
     // What these may be depends on the rest of the job as well.
     let relative = ["quorum", "revise_step"];
-    for (message, field, least, most) in bound::NUMBERS {
+    for (message, field, (least, most)) in bound::NUMBERS {
         let given = |number: i32| {
-            let value = if field == "remind_before_seconds" { json!([number]) } else { json!(number) };
+            let value =
+                if field == "remind_before_seconds" { json!([number]) } else { json!(number) };
             is_refused(field, with(message, field, value))
         };
         assert!(given(least - 1), "{message}.{field}: {}", least - 1);
@@ -160,7 +171,8 @@ fn numbers_are_bounded_as_the_checks_bound_them() {
 
 #[test]
 fn texts_and_lists_are_bounded_as_the_checks_bound_them() {
-    let checked = |(message, ..): &&(&str, &str, usize)| !["Submission", "Action"].contains(message);
+    let checked =
+        |(message, ..): &&(&str, &str, usize)| !["Submission", "Action"].contains(message);
     for (message, field, most) in bound::TEXTS.iter().filter(checked) {
         let given = |bytes: usize| {
             let text = if field.ends_with("_json") {
@@ -168,7 +180,8 @@ fn texts_and_lists_are_bounded_as_the_checks_bound_them() {
             } else {
                 "x".repeat(bytes)
             };
-            let value = if *field == "stop_sequences" { json!([text]) } else { json!(text) };
+            let lists = ["stop_sequences", "allowed_domains", "blocked_domains"];
+            let value = if lists.contains(field) { json!([text]) } else { json!(text) };
             is_refused(field, with(message, field, value))
         };
         assert!(given(most + 1), "{message}.{field}: {}", most + 1);
@@ -181,6 +194,7 @@ fn texts_and_lists_are_bounded_as_the_checks_bound_them() {
                 .map(|n| match field {
                     "remind_before_seconds" => json!(n + 1),
                     "stop_sequences" => json!(n.to_string()),
+                    "allowed_domains" | "blocked_domains" => json!(format!("{n}.example")),
                     _ => people(n),
                 })
                 .collect();
@@ -201,7 +215,10 @@ fn a_header_of_the_servers_own_is_described_and_so_is_whether_a_key_is_needed() 
     let (closed, open) = (document(&settings, false), document(&settings, true));
     assert_eq!(closed["components"]["securitySchemes"]["own_header"]["name"], "x-own-key");
     let security = |document: &Value| {
-        document["paths"]["/webhook/durable-job"]["post"]["security"].as_array().expect("ways").len()
+        document["paths"]["/webhook/durable-job"]["post"]["security"]
+            .as_array()
+            .expect("ways")
+            .len()
     };
     assert_eq!((security(&closed), security(&open)), (4, 5));
     assert_eq!(closed["paths"]["/healthz"]["get"]["security"], json!([]));
