@@ -31,6 +31,19 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
         (&[("LONGHAUL_MODEL", "claude sonnet")], "LONGHAUL_MODEL must be a model's id"),
         (&[("LONGHAUL_MODEL_STREAMS", "0")], "LONGHAUL_MODEL_STREAMS must be a number from 1"),
         (&[("LONGHAUL_REQUESTS_MAX", "0")], "LONGHAUL_REQUESTS_MAX must be a number from 1"),
+        (
+            &[("LONGHAUL_HEADER_BYTES_MAX", "100")],
+            "LONGHAUL_HEADER_BYTES_MAX must be a number from 8192",
+        ),
+        (
+            &[("LONGHAUL_GRPC_WEB_ORIGINS", "a.example")],
+            "LONGHAUL_GRPC_WEB_ORIGINS must be `*`, or origins",
+        ),
+        (&[("LONGHAUL_TLS_CERT_FILE", "/cert.pem")], "go together: set both or none"),
+        (
+            &[("LONGHAUL_TLS_CLIENT_CA_FILE", "/ca.pem")],
+            "says nothing without LONGHAUL_TLS_CERT_FILE",
+        ),
         (&[("LONGHAUL_BODY_BYTES_MAX", "4MiB")], "LONGHAUL_BODY_BYTES_MAX must be a number from"),
         (&[("LONGHAUL_LENIENT", "yes")], "LONGHAUL_LENIENT must be `true` or `false`"),
         (&[("LONGHAUL_WEBHOOK_PREFIX", "a/{b}")], "LONGHAUL_WEBHOOK_PREFIX must be a path of"),

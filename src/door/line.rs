@@ -143,10 +143,10 @@ impl Line {
         InHand { line: Arc::clone(self), number, leash }
     }
 
-    /// Since when nothing has been in hand; nothing, if something is.
-    pub fn quiet_since(&self) -> Option<Instant> {
+    /// Whether it has ever had a call, and since when it has had none; nothing, if one is in hand.
+    fn quiet_since(&self) -> Option<(bool, Instant)> {
         let state = self.state();
-        state.calls.is_empty().then_some(state.since)
+        state.calls.is_empty().then_some((state.number > 0, state.since))
     }
 
     /// Ends it, or calls on it, if it takes longer than it may.
@@ -314,7 +314,10 @@ pub(super) struct Entry {
 }
 
 impl Lines {
-    /// Takes in a line. Where there is no room, who has been quiet for the longest goes; where nobody is, it is not taken.
+    /// Takes in a line.
+    ///
+    /// Where there is no room, one goes that has never called, else one that has not called for the longest;
+    /// where all are in calls, it is not taken.
     pub fn admit(&self, most: usize, line: Line) -> Option<Entry> {
         let mut known = self.known();
         if known.lines.len() >= most {

@@ -122,6 +122,18 @@ mod usage;
 
 mod price;
 
+mod key;
+
+mod key_table;
+
+mod key_client;
+
+mod actor;
+
+mod config_file;
+
+mod silence;
+
 mod prune;
 
 mod prune_command;

@@ -101,14 +101,20 @@ fn call_keeps_nothing_once_it_is_over(line: &Arc<Line>) {
 fn where_there_is_no_room_the_quietest_goes_and_who_is_served_stays() {
     let lines = Lines::default();
     let new = || Line::new(CancellationToken::new(), CancellationToken::new());
-    let mut entries: Vec<Entry> = (0..2).map(|_| lines.admit(2, new()).unwrap()).collect();
+    let mut entries: Vec<Entry> = (0..3).map(|_| lines.admit(3, new()).unwrap()).collect();
+    let cut = |entries: &[Entry]| -> Vec<bool> {
+        entries.iter().map(|entry| entry.line.cut.is_cancelled()).collect()
+    };
     let busy = entries[0].line.begin();
-    entries.push(lines.admit(2, new()).unwrap());
-    let cut = |at: usize| entries[at].line.cut.is_cancelled();
-    assert_eq!([cut(0), cut(1), cut(2)], [false, true, false]);
-    let busy_too = entries[2].line.begin();
-    assert!(lines.admit(2, new()).is_none(), "all others are served");
-    drop((busy, busy_too));
+    drop(entries[1].line.begin());
+    entries.push(lines.admit(3, new()).unwrap());
+    assert_eq!(cut(&entries), [false, false, true, false], "the one that never called");
+    let busy_too = entries[3].line.begin();
+    entries.push(lines.admit(3, new()).unwrap());
+    assert_eq!(cut(&entries), [false, true, true, false, false], "the one that has called");
+    let busy_three = entries[4].line.begin();
+    assert!(lines.admit(3, new()).is_none(), "all others are served");
+    drop((busy, busy_too, busy_three));
     entries.clear();
     assert!(lines.known().lines.is_empty());
 }
