@@ -215,11 +215,14 @@ fn routes(
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
         .route("/healthz", get(healthz))
+        .layer(from_fn_with_state(limits(), guard::limit));
+    let about = Router::new()
         .route("/openapi.json", get(openapi::show))
         .layer(from_fn_with_state(limits(), guard::limit));
     webhooks
         .merge(meta)
         .merge(health)
+        .merge(about)
         .method_not_allowed_fallback(fault::wrong_method)
         // Whatever answers, the page's errors are pages too and carry its headers.
         .merge(
