@@ -51,6 +51,9 @@ pub mod money;
 
 pub mod word;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 #[cfg(test)]
 mod laws;
 

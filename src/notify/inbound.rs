@@ -36,6 +36,12 @@ use crate::store::approval::outline::ApprovalOutline;
 use crate::store::inbound::{AnswerSent, InboundKind, Meant, Taken};
 use crate::store::{Store, StoreError};
 
+/// Reads what somebody has typed, for a fuzzer.
+#[cfg(any(test, fuzzing))]
+pub(super) fn read_typed(text: &str) -> Option<(Verdict, String)> {
+    typed::read(text).map(|typed| (typed.verdict, typed.comment))
+}
+
 /// How many messages one round takes, each of another sender.
 const BATCH: i64 = 20;
 /// How many answers are on their way at once.

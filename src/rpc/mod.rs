@@ -28,6 +28,9 @@ mod patience;
 
 mod origin;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -17,6 +17,9 @@ use crate::domain::reason::Reason;
 use crate::domain::validate::Violation;
 use crate::domain::word::Word as _;
 
+/// The most fields that one fault lists.
+const VIOLATIONS_MAX: usize = 100;
+
 /// When a client that was turned away for want of room may come again.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
@@ -124,7 +127,7 @@ impl Fault {
         Self::invalid(vec![Violation { field: field.into(), message: message.into() }])
     }
 
-    /// Fields that are wrong; the message names the first.
+    /// Fields that are wrong; the message names the first and counts all, of which a hundred are listed.
     pub(super) fn invalid(mut violations: Vec<Violation>) -> Self {
         for violation in &mut violations {
             violation.field = flat(&violation.field);
@@ -138,6 +141,7 @@ impl Fault {
             (Some(first), _) => first,
             (None, _) => "the request is not valid".to_owned(),
         };
+        violations.truncate(VIOLATIONS_MAX);
         Self { violations, ..Self::malformed(message) }
     }
 
@@ -191,6 +195,12 @@ impl Fault {
         body["ok"] = false.into();
         body["warnings"] = warnings.into();
         Json(body).into_response()
+    }
+
+    /// The body, for a fuzzer.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn told(&self) -> Value {
+        self.body()
     }
 
     fn body(&self) -> Value {
@@ -276,7 +286,8 @@ pub(super) async fn wrong_method(method: Method) -> Fault {
 
 /// A field as this door writes it: steps have their fields without the kind between, and actions have no parts.
 fn flat(field: &str) -> String {
-    let actions = ["pause.", "cancel.", "retry.", "approve.", "reject.", "request_changes."];
+    let actions =
+        ["pause.", "resume.", "cancel.", "retry.", "approve.", "reject.", "request_changes."];
     if let Some(rest) = actions.iter().find_map(|action| field.strip_prefix(action)) {
         return rest.to_owned();
     }
@@ -308,6 +319,7 @@ mod tests {
             ("settings.labels[\"steps[1].run\"]", "settings.labels[\"steps[1].run\"]"),
             ("retry.from_step", "from_step"),
             ("reject.on_behalf_of", "on_behalf_of"),
+            ("resume.budget_usd", "budget_usd"),
             ("job_id", "job_id"),
         ] {
             assert_eq!(flat(field), expected);

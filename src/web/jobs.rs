@@ -128,6 +128,13 @@ async fn control_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault>
     Ok(reply.with_job(&view))
 }
 
+/// Reads an action as `control` does, for a fuzzer.
+#[cfg(any(test, fuzzing))]
+pub(super) fn try_action(sent: serde_json::Map<String, serde_json::Value>) -> Result<(), Fault> {
+    let request: ControlBody = read::fit("", sent)?;
+    request.into_command().map(drop)
+}
+
 /// The actions, and which of the other fields each takes.
 pub(super) const ACTIONS: [(&str, &[&str]); 8] = [
     ("pause", &["now"]),

@@ -38,6 +38,9 @@ mod probe;
 
 mod language;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 use std::sync::Arc;
 use std::time::Duration;
 

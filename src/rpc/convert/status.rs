@@ -23,7 +23,8 @@ use crate::rpc::proto;
 use crate::store::StoreError;
 
 const DOMAIN: &str = "longhaul.dev";
-const STATUS_BYTES_MAX: usize = 3500;
+/// The most bytes that a status takes as trailers.
+pub(in crate::rpc) const STATUS_BYTES_MAX: usize = 3500;
 const MESSAGE_BYTES_MAX: usize = 400;
 const TEXT_BYTES_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -367,7 +368,7 @@ impl Problem {
 }
 
 /// The bytes that a status takes as trailers: the message percent-encoded, the details in base64.
-fn size(status: &Status) -> usize {
+pub(in crate::rpc) fn size(status: &Status) -> usize {
     let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'%';
     let plain = status.message().bytes().filter(is_plain).count();
     plain + 3 * (status.message().len() - plain) + status.details().len().div_ceil(3) * 4

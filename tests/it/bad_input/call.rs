@@ -244,7 +244,7 @@ fn against_the_state() -> Vec<Row> {
         row(approving(|all| all.edited_output = Some("Mine.".to_owned())), Reason::EditNotAllowed),
         row(watch(DONE, Some(999)), Reason::SequenceOutOfRange),
         row(watch(DONE, Some(i32::MAX)), Reason::SequenceOutOfRange),
-        row(act_once(DONE, "again", resume()), Reason::JobStateConflict),
+        row(act(DONE, resume()), Reason::JobStateConflict),
     ]
 }
 
