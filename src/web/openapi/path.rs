@@ -88,7 +88,7 @@ fn parameters() -> Value {
             "description": "Answer when the job stands still or has ended, or after so many seconds with the job as it is then. A wait that the server's stop ends is answered with 503 and the `job_id`.",
         },
         {
-            "name": "lenient", "in": "query", "schema": {"type": "string", "enum": ["true", "false", "1", "0"]},
+            "name": "lenient", "in": "query", "schema": {"type": "string", "enum": ["true", "false", "1", "0", ""]},
             "description": "Whether mistakes are answered with 200 and `\"ok\": false`, and what nothing reads is a warning. Left out: as LONGHAUL_LENIENT says.",
         },
     ])
