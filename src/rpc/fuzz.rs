@@ -7,12 +7,12 @@ use prost::Message;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-use super::convert::{self, notice, request, status, submission, usage};
+use super::convert::{self, list, notice, request, status, submission, usage};
 use super::proto;
 use crate::domain::book::Book;
 use crate::domain::fuzz::{check_violations, frozen};
 use crate::domain::validate::Violation;
-use crate::store::list::Cursor;
+use crate::store::list::{Cursor, Selector};
 use crate::store::usage::{Grouping, Place};
 
 /// A message is decoded, converted and checked; a good submission is shown as one that freezes to itself.
@@ -23,7 +23,7 @@ pub fn message(bytes: &[u8]) {
         1 => convert::<proto::ControlRequest, _>(rest, request::command),
         2 => convert::<proto::GetJobRequest, _>(rest, |sent| request::look(&sent)),
         3 => convert::<proto::WatchJobRequest, _>(rest, |sent| request::watch(&sent)),
-        4 => convert::<proto::ListJobsRequest, _>(rest, request::page),
+        4 => convert::<proto::ListJobsRequest, _>(rest, list::page),
         5 => convert::<proto::ListNoticesRequest, _>(rest, |sent| {
             notice::page(sent, &Book::default())
         }),
@@ -38,8 +38,9 @@ pub fn message(bytes: &[u8]) {
 /// The tokens of pages: one that is taken stands for a place whose token is taken too.
 pub fn page_token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Some(place) = Cursor::parse(&text) {
-        assert_eq!(Cursor::parse(&place.token()), Some(place));
+    let any = Selector::default();
+    if let Ok(place) = Cursor::parse(&text, &any) {
+        assert_eq!(Cursor::parse(&place.token(&any), &any), Ok(place));
     }
     let groupings =
         [Grouping::None, Grouping::Day, Grouping::Model, Grouping::Label, Grouping::Job];

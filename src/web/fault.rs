@@ -276,9 +276,10 @@ pub(super) async fn wrong_method(method: Method) -> Fault {
         Method::DELETE,
         Method::OPTIONS,
     ];
-    let message = match known.contains(&method) {
-        true => format!("this path does not take {method} requests"),
-        false => "this path does not take this method".to_owned(),
+    let message = if known.contains(&method) {
+        format!("this path does not take {method} requests")
+    } else {
+        "this path does not take this method".to_owned()
     };
     Fault::new(Reason::MethodNotAllowed, message).hint(hint)
 }

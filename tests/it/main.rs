@@ -156,9 +156,9 @@ mod cors;
 
 mod n8n;
 
-mod bound;
-
 mod openapi;
+
+mod bound;
 
 mod command;
 
