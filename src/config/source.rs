@@ -66,6 +66,13 @@ impl Source {
         Self { environment: true, ..Self::default() }
     }
 
+    /// A file alone.
+    pub fn of_file(path: &Path) -> Self {
+        let mut source = Self { path: path.to_path_buf(), ..Self::default() };
+        source.read_file();
+        source
+    }
+
     /// The environment, over the file that is named here or by the environment, if any.
     pub fn open(named: Option<&Path>) -> Self {
         let mut source = Self::environment();

@@ -28,6 +28,8 @@ mod jobs;
 
 mod json;
 
+mod openapi;
+
 mod whatsapp;
 
 mod approval;
@@ -56,6 +58,7 @@ use self::fault::Fault;
 pub use self::fault::code_of;
 use self::gate::HttpFace;
 use self::guard::Limits;
+use self::openapi::Document;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
@@ -130,7 +133,9 @@ pub fn router(
     let prefix = public_url.as_ref().map_or("", |url| url.path().trim_end_matches('/'));
     // Braces are wildcards to the router and text in an address.
     let prefix = prefix.replace('{', "{{").replace('}', "}}");
+    let document = Document::new(settings, keyring.clone());
     let routes = routes(settings, ours, &engine.store().opened(), stop);
+    let routes = routes.layer(Extension(document));
     let face = HttpFace { webhook_prefix: settings.webhook_prefix.as_str().into() };
     let limit = LimitLayer::new(limits, face.clone());
     let gate = GateLayer::new(keyring, settings.key_header.clone(), face);
@@ -210,6 +215,7 @@ fn routes(
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
         .route("/healthz", get(healthz))
+        .route("/openapi.json", get(openapi::show))
         .layer(from_fn_with_state(limits(), guard::limit));
     webhooks
         .merge(meta)

@@ -122,11 +122,25 @@ mod usage;
 
 mod price;
 
+mod key;
+
+mod key_table;
+
+mod key_client;
+
+mod actor;
+
+mod config_file;
+
+mod silence;
+
 mod prune;
 
 mod prune_command;
 
 mod input;
+
+mod bad_input;
 
 mod reason;
 
@@ -141,6 +155,10 @@ mod lenient;
 mod cors;
 
 mod n8n;
+
+mod bound;
+
+mod openapi;
 
 mod command;
 

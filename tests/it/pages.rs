@@ -295,10 +295,9 @@ async fn the_usual_lists_read_little_beside_a_hundred_thousand_jobs() {
     for (job_id, prefix) in [("fails", "fails-"), ("queued", "queued-"), ("gone", "gone-")] {
         copy(&rig, job_id, prefix, 30, json!({"team": "old"})).await;
     }
-    sqlx::raw_sql("vacuum analyze longhaul.job; vacuum analyze longhaul.job_spec")
-        .execute(&rig.db.pool)
-        .await
-        .unwrap();
+    for tidy in ["vacuum analyze longhaul.job", "vacuum analyze longhaul.job_spec"] {
+        sqlx::raw_sql(tidy).execute(&rig.db.pool).await.unwrap();
+    }
     let source = include_str!("../../src/store/list.rs");
     let settings = statement(source, "plan_a_list");
     let find = statement(source, "find_matching").replace("\"#", "");

@@ -151,7 +151,8 @@ async fn a_pruned_job_is_told_as_such_at_every_door() {
         [(None, Code::NotFound), (Some(0), Code::OutOfRange), (Some(99), Code::OutOfRange)]
     {
         let told = Told::by(rig.try_watch("gone", after).await);
-        assert_eq!((told.code, told.reason.as_str()), (code, "JOB_PRUNED"), "{after:?}");
+        let reason = if after.is_some() { "SEQUENCE_OUT_OF_RANGE" } else { "JOB_PRUNED" };
+        assert_eq!((told.code, told.reason.as_str()), (code, reason), "{after:?}");
     }
     let unknown = Told::by(try_job(&rig, "never").await);
     assert_eq!(unknown.reason, "JOB_NOT_FOUND");
@@ -296,7 +297,7 @@ async fn pages_are_stable_while_jobs_are_pruned() {
     }
     let page = async |token: &str| {
         let request =
-            ListJobsRequest { page_size: 10, page_token: token.to_owned(), selector: None };
+            ListJobsRequest { page_size: 10, page_token: token.to_owned(), ..Default::default() };
         let page = rig.grpc.clone().list_jobs(request).await.unwrap().into_inner();
         let ids: Vec<String> = page.jobs.into_iter().map(|job| job.job_id).collect();
         (ids, page.next_page_token)

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn many_fields_are_looked_through_in_no_time() {
-        let fields: Vec<String> = (0..8_000).map(|at| format!("\"{at}\":1")).collect();
+        let fields: Vec<String> = (0..6_000).map(|at| format!("\"{at}\":1")).collect();
         let text = format!("{{{}}}", fields.join(","));
         assert!(text.len() > JSON_BYTES_MAX / 2, "{}", text.len());
         let begun = std::time::Instant::now();

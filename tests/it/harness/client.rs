@@ -45,6 +45,11 @@ impl Client {
         Self { grpc, http: http_client(), http_url, grpc_addr: grpc_addr.to_owned() }
     }
 
+    /// Where the gRPC face is, as a URL.
+    pub fn grpc_url(&self) -> String {
+        format!("http://{}", self.grpc_addr)
+    }
+
     pub async fn try_submit(&self, job: SubmitJobRequest) -> Result<SubmitJobResponse, Status> {
         let answer = self.grpc.clone().submit_job(job).await?;
         Ok(answer.into_inner())
