@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +39,8 @@ const STREAMS_MAX: u32 = 1024;
 const RESETS_MAX: usize = 20;
 /// The most calls that were ended because the peer broke the protocol on them; more of them end the connection.
 const ERRORS_MAX: usize = 1024;
+/// The most of an answer that is handed over at once.
+const PIECE_BYTES: usize = 64 << 10;
 /// The least that HTTP/1 is read by.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 /// How often all lines are looked at.
@@ -182,6 +184,7 @@ where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send,
+    B: Body<Data = Bytes> + Unpin,
 {
     type Response = Response<Answer<B>>;
     type Error = Infallible;
@@ -199,35 +202,66 @@ where
         let service = self.service.clone();
         Box::pin(async move {
             let Ok(response) = service.oneshot(request).await;
-            Ok(response.map(|body| Answer { body, _in_hand: in_hand }))
+            Ok(response.map(|body| Answer { body, rest: Bytes::new(), in_hand: Some(in_hand) }))
         })
     }
 }
 
-/// The body of an answer, whose call is in hand until it is dropped.
+/// The body of an answer, whose call is in hand until its end has been handed over or it is dropped.
+///
+/// Long data is handed over in pieces, each once there is room for it: what a peer does not take stays in hand.
 #[derive(Debug)]
 pub struct Answer<B> {
     body: B,
-    _in_hand: InHand,
+    rest: Bytes,
+    in_hand: Option<InHand>,
 }
 
-impl<B: Body + Unpin> Body for Answer<B> {
-    type Data = B::Data;
+impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let frame = if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                end @ (None | Some(Err(_))) => {
+                    self.in_hand = None;
+                    return Poll::Ready(end);
+                }
+            }
+        } else {
+            Frame::data(std::mem::take(&mut self.rest))
+        };
+        let frame = match frame.into_data() {
+            Ok(mut data) => {
+                self.rest = data.split_off(data.len().min(PIECE_BYTES));
+                Frame::data(data)
+            }
+            Err(trailers) => trailers,
+        };
+        // Before the last bytes leave, so that who has read them finds room for the next call.
+        if frame.is_trailers() || self.is_end_stream() {
+            self.in_hand = None;
+        }
+        Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
