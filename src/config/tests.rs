@@ -39,7 +39,7 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
             &[("LONGHAUL_GRPC_WEB_ORIGINS", "a.example")],
             "LONGHAUL_GRPC_WEB_ORIGINS must be `*`, or origins",
         ),
-        (&[("LONGHAUL_TLS_CERT_FILE", "/cert.pem")], "go together: set both or none"),
+        (&[("LONGHAUL_TLS_CERT_FILE", "/cert.pem")], "LONGHAUL_TLS_CERT_FILE and LONGHAUL_TLS"),
         (
             &[("LONGHAUL_TLS_CLIENT_CA_FILE", "/ca.pem")],
             "LONGHAUL_TLS_CLIENT_CA_FILE says nothing without",

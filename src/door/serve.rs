@@ -7,7 +7,6 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -59,10 +58,6 @@ pub struct Wire {
     pub speaks_http1: bool,
 }
 
-/// Where a request comes from, among its extensions.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerAddr(pub IpAddr);
-
 /// Serves until the stop, and then for as long as calls take to finish, but not longer than two seconds.
 pub async fn serve<S, B>(listener: TcpListener, service: S, wire: Wire, stop: CancellationToken)
 where
@@ -79,7 +74,7 @@ where
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let (socket, addr) = tokio::select! {
+        let socket = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             Some(_ended) = tasks.join_next(), if !tasks.is_empty() => continue,
@@ -92,7 +87,7 @@ where
         let line = Line::new(stop.child_token(), cut.child_token());
         // The newest is let in at the price of who is quiet, so that they cannot fill the house by doing nothing.
         let Some(entry) = lines.admit(wire.lines.connections_max, line) else { continue };
-        tasks.spawn(hold(socket, addr, entry, service.clone(), wire.clone()));
+        tasks.spawn(hold(socket, entry, service.clone(), wire.clone()));
     }
     drop(listener);
     let ended = tokio::time::timeout(GRACE, async { while tasks.join_next().await.is_some() {} });
@@ -102,15 +97,15 @@ where
     }
 }
 
-async fn next_socket(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn next_socket(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
-            Ok((socket, addr)) => {
+            Ok((socket, _)) => {
                 // An answer is a small frame, which must not wait for another one.
                 if let Err(error) = socket.set_nodelay(true) {
                     tracing::debug!(%error, "a connection ended as it began");
                 }
-                return (socket, addr);
+                return socket;
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be taken");
@@ -121,7 +116,7 @@ async fn next_socket(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 }
 
 /// Holds one line until it ends or is cut.
-async fn hold<S, B>(socket: TcpStream, addr: SocketAddr, entry: Entry, service: S, wire: Wire)
+async fn hold<S, B>(socket: TcpStream, entry: Entry, service: S, wire: Wire)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     S: Clone + Send + 'static,
@@ -133,7 +128,7 @@ where
     let talk = async {
         let (socket, peer) = Socket::open(socket, wire.tls.as_ref(), Arc::clone(&line)).await?;
         let next = Next::default();
-        let at = At { service, line: Arc::clone(&line), peer, addr, next: next.clone() };
+        let at = At { service, line: Arc::clone(&line), peer, next: next.clone() };
         let builder = builder(&wire, next);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), at));
         tokio::select! {
@@ -175,7 +170,6 @@ struct At<S> {
     service: S,
     line: Arc<Line>,
     peer: Option<PeerName>,
-    addr: SocketAddr,
     next: Next,
 }
 
@@ -195,7 +189,6 @@ where
         self.next.set(in_hand.leash.clone());
         let extensions = request.extensions_mut();
         extensions.insert(in_hand.leash.clone());
-        extensions.insert(PeerAddr(self.addr.ip()));
         if let Some(peer) = &self.peer {
             extensions.insert(peer.clone());
         }
