@@ -132,7 +132,7 @@ impl Config {
 impl Config {
     /// Fills in the sidecar's own address where no public one is configured and its port was left to the system.
     pub fn know_http_addr(&mut self, http_addr: SocketAddr) {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = self.scheme();
         let own = format!("{scheme}://{}", self.http_addr);
         let urls =
             [&mut self.notify.public_url, &mut self.web.public_url, &mut self.engine.public_url];
