@@ -16,10 +16,9 @@ mod book;
 
 mod endpoint;
 
+mod import;
 mod listen;
-
 mod retention;
-
 mod secret;
 
 mod service;
@@ -39,6 +38,7 @@ use http::Uri;
 
 pub use self::client::{ClientSettings, client};
 pub use self::flags::{Flags, data_dir, ready_file, sandbox_addr};
+pub use self::import::{import_url, webhook_defaults};
 pub use self::listen::Listen;
 pub use self::part::{database, has_public_url, names_a_database, telemetry};
 pub use self::retention::{days, retention};
