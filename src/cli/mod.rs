@@ -39,11 +39,17 @@ pub mod usage;
 
 pub mod prices;
 
+pub mod prune;
+
+pub mod import_n8n;
+
 pub mod key;
 
 pub mod doctor;
 
 pub mod control;
+
+pub mod bulk;
 
 pub mod json;
 
@@ -90,6 +96,9 @@ enum Command {
     /// Have what a job shows done again, with what is to be changed as the comment
     RequestChanges(control::DecideArgs),
     Prices(prices::PricesArgs),
+    Prune(prune::PruneArgs),
+    #[command(name = "import-n8n")]
+    ImportN8n(import_n8n::ImportArgs),
     Key(key::KeyArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -130,6 +139,9 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
         Command::RequestChanges(args) => Box::pin(until_interrupted(args.request_changes())).await,
         Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
+        Command::ImportN8n(args) => Box::pin(until_interrupted(import_n8n::run(args))).await,
+        Command::Prune(args) => Box::pin(until_interrupted(prune::run(args))).await,
+
         Command::Key(args) => Box::pin(until_interrupted(key::run(args))).await,
         Command::Doctor(args) => Box::pin(until_interrupted(doctor::run(args))).await,
     }

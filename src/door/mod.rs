@@ -10,6 +10,16 @@ mod gate;
 
 mod keyring;
 
+mod limit;
+
+mod line;
+
+mod serve;
+
+mod socket;
+
+mod tls;
+
 pub mod table;
 
 use std::sync::Arc;
@@ -21,6 +31,10 @@ use crate::engine::{Caller, OPEN_ACTOR};
 pub use credential::Shown;
 pub use gate::{Face, Gate, GateLayer};
 pub use keyring::Keyring;
+pub use limit::{LimitLayer, LimitSettings, Limited, Limits, Shed};
+pub use line::{Leash, LineSettings};
+pub use serve::{Answer, Wire, serve};
+pub use tls::{Acceptor, Port, Tls, TlsFault, TlsFile, TlsFiles};
 
 /// What a caller may do, and who that is.
 #[derive(Clone, Debug)]

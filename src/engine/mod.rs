@@ -6,6 +6,8 @@ pub mod submit;
 
 pub mod control;
 
+pub mod bulk;
+
 pub mod lease;
 
 pub mod executor;
@@ -30,6 +32,8 @@ pub mod sweeper;
 
 pub mod gauge;
 
+pub mod count;
+
 pub mod price;
 
 pub mod watch;
@@ -45,6 +49,7 @@ use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::Violation;
 use crate::model::Model;
+use crate::store::prune::Retention;
 use crate::store::{Store, StoreError};
 
 /// How jobs are run here.
@@ -72,6 +77,8 @@ pub struct EngineSettings {
     pub poll: Duration,
     /// How often the sweeper looks.
     pub sweep: Duration,
+    /// How long jobs are kept after they ended.
+    pub retention: Retention,
     /// How questions are asked in batches.
     pub batch: BatchSettings,
 }

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
 use prost::Message as _;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tracing::Span;
 
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
+use super::deadline::{Deadline, timeout_of};
+use super::patience::{Patience, Taken};
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
 use crate::domain::approval::Door;
@@ -20,7 +22,7 @@ use crate::domain::id::JobKey;
 use crate::domain::key::Scope;
 use crate::domain::submission::Submission;
 use crate::door::table::scope_of;
-use crate::door::{Authority, Refusal};
+use crate::door::{Authority, Leash, Refusal};
 use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
@@ -36,17 +38,24 @@ pub struct JobService {
     engine: Engine,
     request_timeout: Duration,
     watches: Arc<Semaphore>,
+    patience: Patience,
     stop: CancellationToken,
 }
 
 impl JobService {
     /// The service over an engine, until a stop.
-    pub fn new(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        settings: &RpcSettings,
+        patience: Patience,
+        stop: CancellationToken,
+    ) -> Self {
         let watches = settings.requests_max.min(Semaphore::MAX_PERMITS);
         Self {
             engine,
             request_timeout: settings.request_timeout,
             watches: Arc::new(Semaphore::new(watches)),
+            patience,
             stop,
         }
     }
@@ -95,10 +104,12 @@ impl job_service_server::JobService for JobService {
             let needed = authority.require(Scope::Approve);
             needed.map_err(|refusal| status::not_let_in(&refusal))?;
         }
+        let deadline = request.extensions().get::<Deadline>().copied();
         let request = request.into_inner();
         let request::Look { key, step, wait_seconds } =
             request::look(&request).map_err(status::invalid)?;
         let wait = Duration::from_secs(wait_seconds);
+        let wait = deadline.map_or(wait, |deadline| deadline.shorten(wait));
         let look = self.engine.job(&key, step, wait);
         let view = tokio::select! {
             view = tokio::time::timeout(wait + self.request_timeout, look) => view,
@@ -144,7 +155,7 @@ impl job_service_server::JobService for JobService {
         Ok(Response::new(proto::RevokeLinksResponse { revoked }))
     }
 
-    type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
+    type WatchJobStream = Taken;
 
     async fn watch_job(
         &self,
@@ -155,8 +166,12 @@ impl job_service_server::JobService for JobService {
         let watches = self.watches.clone();
         let permit = watches.try_acquire_owned().map_err(|_full| status::overloaded())?;
         let stop = self.stop.clone();
-        let watch = watch::open(self.engine.clone(), asked, is_whole, stop, permit).await?;
-        Ok(Response::new(watch))
+        let extensions = request.extensions();
+        let leash = extensions.get::<Leash>().cloned();
+        let deadline = extensions.get::<Deadline>().copied();
+        let watch =
+            watch::open(self.engine.clone(), asked, is_whole, stop, deadline, permit).await?;
+        Ok(Response::new(self.patience.with(watch, leash)))
     }
 
     async fn list_jobs(
@@ -164,13 +179,15 @@ impl job_service_server::JobService for JobService {
         request: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
         let authority = authority(&request)?.clone();
-        let request::Page { selector, after, size } =
-            request::page(request.into_inner()).map_err(status::invalid)?;
+        let convert::list::Page { selector, after, size, has_counts } =
+            convert::list::page(request.into_inner()).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
         let limit = i64::try_from(size + 1).expect("a page is small");
         let store = self.engine.store();
         let views = store.list(&selector, after.as_ref(), limit).await;
         let views = views.map_err(status::failed_list)?;
+        let counted = if has_counts { Some(store.counts().await) } else { None };
+        let counted = counted.transpose().map_err(status::failed_list)?;
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for view in views.iter().take(size) {
             let job = as_seen_by(&authority, view, REPLY_BYTES_MAX);
@@ -183,8 +200,29 @@ impl job_service_server::JobService for JobService {
         }
         let is_last = jobs.len() == views.len();
         let last = jobs.len().checked_sub(1).filter(|_| !is_last).and_then(|at| views.get(at));
-        let next_page_token = last.map(|view| Cursor::of(view).token()).unwrap_or_default();
-        Ok(Response::new(proto::ListJobsResponse { jobs, next_page_token }))
+        let next_page_token = last.map(|view| Cursor::of(view).token(&selector));
+        Ok(Response::new(proto::ListJobsResponse {
+            jobs,
+            next_page_token: next_page_token.unwrap_or_default(),
+            counts: counted.iter().flat_map(|all| convert::list::counts(all, &selector)).collect(),
+            counts_as_of: counted.as_ref().map(convert::list::counts_as_of),
+        }))
+    }
+
+    async fn control_jobs(
+        &self,
+        request: Request<proto::ControlJobsRequest>,
+    ) -> Result<Response<proto::ControlJobsResponse>, Status> {
+        let caller = authority(&request)?.caller(Door::Grpc);
+        // Half of the time there is: what is under way then has to come to its end as well.
+        let patience = timeout_of(request.metadata().as_ref())
+            .unwrap_or(Duration::MAX)
+            .min(self.request_timeout);
+        let until = Instant::now() + patience / 2;
+        let bulk = convert::bulk::bulk(request.into_inner()).map_err(status::invalid)?;
+        let bulked = self.engine.control_jobs(&bulk, &caller, until).await;
+        let bulked = bulked.map_err(status::failed_bulk)?;
+        Ok(Response::new(convert::bulk::bulked(&bulked, &bulk.selector)))
     }
 
     async fn list_notices(

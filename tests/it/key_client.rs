@@ -50,7 +50,7 @@ impl Closed {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
-        let plain = self.node.client.grpc_url.strip_prefix("http://").unwrap().to_owned();
+        let plain = self.node.client.grpc_addr.clone();
         let pem = fs::read(CERTIFICATE).unwrap();
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem).map(Result::unwrap).collect();
         let key = PrivateKeyDer::from_pem_slice(&pem).unwrap();
@@ -83,7 +83,7 @@ impl Closed {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_shows_its_key_and_says_what_to_do_where_it_has_none_or_not_enough() {
     let closed = Closed::open().await;
-    let server = closed.node.client.grpc_url.clone();
+    let server = closed.node.client.grpc_url();
     let folder = Folder::make();
     let file = folder.0.join("key");
     fs::write(&file, format!("{}\n", closed.reader)).unwrap();

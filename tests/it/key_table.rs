@@ -132,8 +132,7 @@ impl House {
         job_id: &str,
         headers: &[(&str, String)],
     ) -> Result<(), Status> {
-        let channel =
-            tonic::transport::Endpoint::from_shared(self.client.grpc_url.clone()).unwrap();
+        let channel = tonic::transport::Endpoint::from_shared(self.client.grpc_url()).unwrap();
         let mut grpc = tonic::client::Grpc::new(channel.connect_lazy());
         grpc.ready().await.unwrap();
         let mut request = Request::new(OfAJob { job_id: job_id.to_owned() });
