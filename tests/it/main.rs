@@ -138,6 +138,10 @@ mod prune;
 
 mod prune_command;
 
+mod pruned;
+
+mod import;
+
 mod input;
 
 mod bad_input;
