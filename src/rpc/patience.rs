@@ -111,7 +111,7 @@ impl Watched {
             }
             return false;
         }
-        // Who has nothing to send is asked again at its next heartbeat, if its client takes anything at all.
+        // Who had nothing to send has something at its next heartbeat at the latest, and is then asked for it.
         let expected_at = state.asked_at + if state.was_idle { HEARTBEAT } else { Duration::ZERO };
         if state.messages.is_none() || now.saturating_duration_since(expected_at) <= most {
             return false;
