@@ -158,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_nothing_is_let_go_and_told_so_once() {
-        let patience = Patience::new(Duration::from_secs(60));
+        let patience = Patience::new(Duration::from_mins(1));
         let begin = |messages| patience.with(messages, None);
         let (mut slow, mut idle) = (begin(endless()), begin(stream::pending().boxed()));
         let begun = Instant::now();
