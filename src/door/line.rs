@@ -43,9 +43,9 @@ impl Default for LineSettings {
             connections_max: 8192,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
-            idle_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_mins(5),
             header_bytes_max: 16 << 10,
-            call_timeout: Duration::from_secs(120),
+            call_timeout: Duration::from_mins(2),
         }
     }
 }

@@ -138,9 +138,8 @@ where
         connection.await.map_err(io::Error::other)
     };
     // In a box: a handshake is large, and most of the time there is none.
-    match line.cut.run_until_cancelled(Box::pin(talk)).await {
-        Some(Err(error)) => tracing::debug!(%error, "a connection ended"),
-        Some(Ok(())) | None => {}
+    if let Some(Err(error)) = line.cut.run_until_cancelled(Box::pin(talk)).await {
+        tracing::debug!(%error, "a connection ended");
     }
 }
 

@@ -81,7 +81,7 @@ impl Default for RpcSettings {
             requests_max: 4096,
             message_bytes_max: 4 << 20,
             key_header: None,
-            watch_patience: Duration::from_secs(60),
+            watch_patience: Duration::from_mins(1),
             web_origins: None,
         }
     }
@@ -139,16 +139,12 @@ pub async fn serve(
     // Its end is the end of serving.
     let patient = patience.run(stop.clone());
     let served = async {
-        match &settings.web_origins {
-            Some(origins) => {
-                let routes = GrpcWebLayer::new().layer(routes);
-                door::serve(listener, origins.cors().layer(routes), wire, stop).await;
-            }
-            None => {
-                let routes =
-                    routes.map_request(|request: Request<Incoming>| request.map(Body::new));
-                door::serve(listener, routes, wire, stop).await;
-            }
+        if let Some(origins) = &settings.web_origins {
+            let routes = GrpcWebLayer::new().layer(routes);
+            door::serve(listener, origins.cors().layer(routes), wire, stop).await;
+        } else {
+            let routes = routes.map_request(|request: Request<Incoming>| request.map(Body::new));
+            door::serve(listener, routes, wire, stop).await;
         }
     };
     tokio::join!(served, patient);

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 /// How long a browser remembers what it may do.
-const MAX_AGE: Duration = Duration::from_secs(7200);
+const MAX_AGE: Duration = Duration::from_hours(2);
 /// What an error is told in, which a page may not read unless that is said.
 const EXPOSED: [HeaderName; 3] = [
     HeaderName::from_static("grpc-status"),

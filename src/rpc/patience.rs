@@ -111,7 +111,7 @@ impl Watched {
             }
             return false;
         }
-        // Who has nothing to send is asked again at its next heartbeat, if its client takes anything at all.
+        // Who had nothing to send has something at its next heartbeat at the latest, and is then asked for it.
         let expected_at = state.asked_at + if state.was_idle { HEARTBEAT } else { Duration::ZERO };
         if state.messages.is_none() || now.saturating_duration_since(expected_at) <= most {
             return false;
@@ -158,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_nothing_is_let_go_and_told_so_once() {
-        let patience = Patience::new(Duration::from_secs(60));
+        let patience = Patience::new(Duration::from_mins(1));
         let begin = |messages| patience.with(messages, None);
         let (mut slow, mut idle) = (begin(endless()), begin(stream::pending().boxed()));
         let begun = Instant::now();
