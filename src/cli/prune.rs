@@ -131,13 +131,7 @@ async fn tell(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {
 
 /// About how many bytes so many jobs take.
 fn estimate(jobs: i64, bytes_of_a_job: f64) -> i64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "it is an estimate"
-    )]
-    let bytes = (jobs as f64 * bytes_of_a_job).max(0.0) as i64;
-    bytes
+    (jobs as f64 * bytes_of_a_job).max(0.0) as i64
 }
 
 async fn prune(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {
