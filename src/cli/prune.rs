@@ -29,8 +29,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// It is over when nothing has gone for so long; somebody else may mark and unmark for ever.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Prune jobs that ended long enough ago, as servers do by themselves where they are told how long jobs are kept
+/// Prune jobs that ended long enough ago
 ///
+/// Servers do it by themselves where they are told how long jobs are kept.
 /// What is kept of a pruned job is its id, how and when it ended, and its lines of the ledger.
 /// How long jobs are kept is said by `LONGHAUL_KEEP_COMPLETED_DAYS`, `LONGHAUL_KEEP_FAILED_DAYS` and
 /// `LONGHAUL_KEEP_CANCELLED_DAYS`, or by the flags; where neither says it, it is for ever.
@@ -131,13 +132,7 @@ async fn tell(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {
 
 /// About how many bytes so many jobs take.
 fn estimate(jobs: i64, bytes_of_a_job: f64) -> i64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        reason = "it is an estimate"
-    )]
-    let bytes = (jobs as f64 * bytes_of_a_job).max(0.0) as i64;
-    bytes
+    (jobs as f64 * bytes_of_a_job).max(0.0) as i64
 }
 
 async fn prune(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {

@@ -213,7 +213,7 @@ impl Store {
             with marks as materialized (
               select t.shard, t.job_id from longhaul.tombstone t
               where t.pruned_at is null and t.marked_at <= longhaul.now() - make_interval(secs => $2)
-              order by t.marked_at limit $1 for update skip locked
+              order by t.marked_at, t.shard, t.job_id limit $1 for update skip locked
             ),
             -- Judged again on the locked row, should it have moved since it was marked.
             due as materialized (
@@ -271,7 +271,7 @@ impl Store {
         bounded(buried.fetch_one(&self.pool)).await
     }
 
-    /// Leaves the job alone that is the next to be pruned; answers which.
+    /// Leaves the job alone that is the next to be pruned, by the same order as that; answers which.
     async fn put_off_first(&self) -> Result<Option<String>, StoreError> {
         let put_off = sqlx::query_scalar!(
             "-- put_off_pruning
@@ -280,7 +280,7 @@ impl Store {
             from (
               select m.shard, m.job_id from longhaul.tombstone m
               where m.pruned_at is null and m.marked_at <= longhaul.now() - make_interval(secs => $2)
-              order by m.marked_at limit 1 for update skip locked) f
+              order by m.marked_at, m.shard, m.job_id limit 1 for update skip locked) f
             where t.shard = f.shard and t.job_id = f.job_id
             returning t.job_id",
             PUT_OFF.as_secs_f64(),

@@ -188,21 +188,17 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
           where m.started_at >= (select from_at from span) and m.started_at < (select before_at from span)
             and ($6::text[] = '{}' or coalesce(j.status, d.status) = any($6))
             and ($7::jsonb = '{}' or coalesce(s.labels, d.labels) @> $7)
-            and ($11::timestamptz is null or coalesce(j.created_at, d.created_at) >= $11)
-            and ($12::timestamptz is null or coalesce(j.created_at, d.created_at) < $12)
+            and ($11::timestamptz is null or coalesce(j.created_at, d.created_at) >= $11) and ($12::timestamptz is null or coalesce(j.created_at, d.created_at) < $12)
         ),
         line as (
           -- The sum over everything is a group as well, and is there also where nothing else is.
           select key, grouping(key) as is_total, count(*) as calls, coalesce(sum(cost_usd), 0) as cost_usd,
             case $4 when 'day' then 0 else -coalesce(sum(cost_usd), 0) end as rank,
-            count(*) filter (where cost_usd is null and outcome not in ('started', 'batched')) as unpriced_calls,
-            count(*) filter (where outcome = 'lost') as lost_calls,
-            coalesce(sum((usage ->> 'input_tokens')::bigint), 0) as input_tokens,
-            coalesce(sum((usage ->> 'output_tokens')::bigint), 0) as output_tokens,
+            count(*) filter (where cost_usd is null and outcome not in ('started', 'batched')) as unpriced_calls, count(*) filter (where outcome = 'lost') as lost_calls,
+            coalesce(sum((usage ->> 'input_tokens')::bigint), 0) as input_tokens, coalesce(sum((usage ->> 'output_tokens')::bigint), 0) as output_tokens,
             coalesce(sum((usage ->> 'cache_write_5m_tokens')::bigint), 0) as cache_write_5m_tokens,
             coalesce(sum((usage ->> 'cache_write_1h_tokens')::bigint), 0) as cache_write_1h_tokens,
-            coalesce(sum((usage ->> 'cache_read_tokens')::bigint), 0) as cache_read_tokens,
-            coalesce(sum((usage ->> 'web_searches')::bigint), 0) as web_searches
+            coalesce(sum((usage ->> 'cache_read_tokens')::bigint), 0) as cache_read_tokens, coalesce(sum((usage ->> 'web_searches')::bigint), 0) as web_searches
           from call group by grouping sets ((key), ())
         )
         select l.key, l.calls as "calls!", l.cost_usd as "cost_usd!", l.unpriced_calls as "unpriced_calls!",

@@ -138,9 +138,7 @@ async fn a_job_whose_notices_are_on_their_way_stays_until_they_are_sent() {
         job("later", [wait(0)]),
     ))
     .await;
-    let mut marks = sweeper(&rig.db).await;
-    marks = marks
-        .pruning(Retention { completed: Some(Duration::from_secs(1)), ..Retention::default() });
+    let marks = sweeper(&rig.db).await;
     rig.db.shift_clock(2 * DAY).await;
     for _ in 0..3 {
         assert_eq!(marks.run_once(Judging::Nobody).await.pruned, Pruned::default());
@@ -177,6 +175,27 @@ async fn two_servers_that_prune_at_once_divide_the_work_and_a_second_round_finds
     assert_eq!(rig.db.job_count().await, 0);
     let complete = "select count(*) from longhaul.tombstone where pruned_at is not null";
     assert_eq!(rig.db.number(complete).await, 230);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_jobs_go_a_few_at_a_time_and_each_batch_is_well_within_the_time_of_a_statement() {
+    let rig = Rig::start_with(&[("LONGHAUL_NOTIFY", "")]).await;
+    for number in 0..30 {
+        rig.submit(job(&format!("long-{number}"), (0..1000).map(|_| wait(0)))).await;
+    }
+    rig.db.shift_clock(5).await;
+    let sweeper = sweeper(&rig.db).await;
+    assert_eq!(sweeper.run_once(Judging::Nobody).await.pruned.marked, 30);
+    rig.db.shift_clock(11).await;
+    // Each has 1,002 events, and a batch begins no further job beyond 20,000.
+    for expected in [20, 10] {
+        let begun_at = std::time::Instant::now();
+        let swept = sweeper.run_once(Judging::Nobody).await;
+        assert_eq!((swept.pruned.pruned, swept.failures), (expected, 0));
+        println!("{expected} jobs of a thousand steps in {:?}", begun_at.elapsed());
+    }
+    assert_eq!(rig.db.job_count().await, 0);
+    assert_eq!(rig.db.number("select count(*) from longhaul.checkpoint").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 use super::place::{Base, Clues, Doubt, Kind, Place};
 use super::state::State;
 use crate::domain::id::JobKey;
-use crate::domain::import::{Past, Standing};
+use crate::domain::import::{Past, Standing, result};
 use crate::domain::job::{Reason, Status, StepResult};
+use crate::domain::money::Usage;
 use crate::domain::spec::{Defaults, Spec, Work};
 use crate::domain::submission::Submission;
 use crate::domain::validate::freeze;
@@ -132,14 +133,10 @@ impl Reading {
                 sent.insert(name.to_owned(), found.clone());
             }
         }
-        match sent.get_mut("steps") {
-            Some(Value::Array(steps)) => steps.iter_mut().for_each(without_results),
-            Some(_) | None => {
-                return Err(
-                    "its state does not say what its steps are: say it with --steps".to_owned()
-                );
-            }
-        }
+        let Some(Value::Array(steps)) = sent.get_mut("steps") else {
+            return Err("its state does not say what its steps are: say it with --steps".to_owned());
+        };
+        steps.iter_mut().for_each(without_results);
         Submission::read(sent).map_err(|misfit| {
             format!("what was asked does not fit: {}: {}", misfit.path, misfit.message)
         })
@@ -189,15 +186,10 @@ impl Row {
         }
         let mut done = self.results;
         done.truncate(next - 1);
-        for ((step, kind), result) in (1..).zip(&self.kinds).zip(&mut done) {
-            if *kind == Kind::Run && result.is_none() {
+        for ((step, kind), made) in (1..).zip(&self.kinds).zip(&mut done) {
+            if *kind == Kind::Run && made.is_none() {
                 notes.push(format!("step {step} is done, and its output is not in its state"));
-                *result = Some(crate::domain::import::result(
-                    String::new(),
-                    crate::domain::money::Usage::default(),
-                    None,
-                    "imported".to_owned(),
-                ));
+                *made = Some(result(String::new(), Usage::default(), None, "imported".to_owned()));
             }
         }
         let message = |word: &str| match &self.error {
