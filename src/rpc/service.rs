@@ -255,8 +255,8 @@ fn find_timeout<T>(request: &Request<T>) -> Option<Duration> {
     let (count, unit) = sent.split_at_checked(sent.len().checked_sub(1)?)?;
     let count: u32 = count.parse().ok()?;
     let unit = match unit {
-        "H" => Duration::from_secs(3600),
-        "M" => Duration::from_secs(60),
+        "H" => Duration::from_hours(1),
+        "M" => Duration::from_mins(1),
         "S" => Duration::from_secs(1),
         "m" => Duration::from_millis(1),
         "u" => Duration::from_micros(1),
@@ -284,4 +284,25 @@ fn is_traceparent(text: &str) -> bool {
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let lengths = text.split('-').map(str::len);
     lengths.eq([2, 32, 16, 2]) && text.bytes().all(|byte| byte == b'-' || is_hex(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_says_how_long_it_waits_in_its_own_unit() {
+        let told = |sent: &str| {
+            let mut request = Request::new(());
+            request.metadata_mut().insert("grpc-timeout", sent.parse().expect("it is ASCII"));
+            find_timeout(&request)
+        };
+        assert_eq!(told("2500m"), Some(Duration::from_millis(2500)));
+        assert_eq!(told("3S"), Some(Duration::from_secs(3)));
+        assert_eq!(told("99999999H"), Some(Duration::from_hours(99_999_999)));
+        for unknown in ["", "S", "3", "3s", "-1S", "1.5S"] {
+            assert_eq!(told(unknown), None, "{unknown:?}");
+        }
+        assert_eq!(find_timeout(&Request::new(())), None);
+    }
 }

@@ -185,10 +185,8 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
           left join longhaul.job j on j.shard = m.shard and j.job_id = m.job_id
           left join longhaul.job_spec s on s.shard = m.shard and s.job_id = m.job_id
           where m.started_at >= (select from_at from span) and m.started_at < (select before_at from span)
-            and ($6::text[] = '{}' or j.status = any($6))
-            and ($7::jsonb = '{}' or s.labels @> $7)
-            and ($11::timestamptz is null or j.created_at >= $11)
-            and ($12::timestamptz is null or j.created_at < $12)
+            and ($6::text[] = '{}' or j.status = any($6)) and ($7::jsonb = '{}' or s.labels @> $7)
+            and ($11::timestamptz is null or j.created_at >= $11) and ($12::timestamptz is null or j.created_at < $12)
         ),
         line as (
           -- The sum over everything is a group as well, and is there also where nothing else is.
@@ -207,9 +205,8 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
         select l.key, l.calls as "calls!", l.cost_usd as "cost_usd!", l.unpriced_calls as "unpriced_calls!",
           l.lost_calls as "lost_calls!", l.input_tokens::bigint as "input_tokens!",
           l.output_tokens::bigint as "output_tokens!", l.cache_write_5m_tokens::bigint as "cache_write_5m_tokens!",
-          l.cache_write_1h_tokens::bigint as "cache_write_1h_tokens!",
-          l.cache_read_tokens::bigint as "cache_read_tokens!", l.web_searches::bigint as "web_searches!",
-          span.as_of as "as_of!", span.from_at as "from_at!", span.before_at as "before_at!"
+          l.cache_write_1h_tokens::bigint as "cache_write_1h_tokens!", l.cache_read_tokens::bigint as "cache_read_tokens!",
+          l.web_searches::bigint as "web_searches!", span.as_of as "as_of!", span.from_at as "from_at!", span.before_at as "before_at!"
         from line l cross join span
         where l.is_total = 1 or $8::numeric is null or (l.rank, l.key) > ($8, $9::text collate "C")
         -- The sum is one more row, and one beyond the page tells whether there is a next one.
