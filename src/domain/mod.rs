@@ -35,6 +35,8 @@ mod control;
 
 pub mod decide;
 
+pub mod import;
+
 pub mod remind;
 
 pub mod approval;
@@ -43,11 +45,16 @@ pub mod probe;
 
 pub mod explain;
 
+pub mod reason;
+
 pub mod key;
 
 pub mod money;
 
 pub mod word;
+
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 
 #[cfg(test)]
 mod laws;

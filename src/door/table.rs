@@ -34,7 +34,7 @@ pub const RPCS: [(&str, Need); 10] = [
 ];
 
 /// The routes of the sidecar, without the path of the public URL.
-pub const ROUTES: [(&str, Need); 9] = [
+pub const ROUTES: [(&str, Need); 10] = [
     ("/webhook/durable-job", Need::AnyOf(&[Submit])),
     // What the action needs: see `scope_of`.
     ("/webhook/durable-job-control", Need::AnyOf(&[Control, Approve, Read])),
@@ -47,6 +47,8 @@ pub const ROUTES: [(&str, Need); 9] = [
     ("/approvals/{token}/", Need::Nothing),
     ("/approvals/{token}/{*more}", Need::Nothing),
     ("/healthz", Need::Nothing),
+    // What every server of this release says.
+    ("/openapi.json", Need::Nothing),
 ];
 
 /// What something needs that has no row.

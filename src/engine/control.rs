@@ -10,7 +10,7 @@ use crate::domain::approval::Verdict;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
 use crate::domain::money::Usd;
 use crate::domain::submission::fingerprint;
-use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_budget, check_edited};
+use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_budget, check_edited, check_voter};
 use crate::store::StoreError;
 use crate::store::approval::Vote;
 use crate::store::control::{By, Request};
@@ -93,8 +93,9 @@ impl Engine {
             Command::Retry { from_step } => store.retry(key, from_step, by, claimer).await,
             Command::Decide { approval_id, verdict, comment, on_behalf_of, edited_output } => {
                 let door = caller.door;
+                // Who decides in another's name is kept beside it, and the history tells both.
+                let via = on_behalf_of.as_deref().and_then(|voter| caller.stands_for(voter));
                 let voter = on_behalf_of.unwrap_or_else(|| actor.to_owned());
-                let via = None;
                 let vote = Vote { approval_id, verdict, voter, door, comment, via, edited_output };
                 store.decide(key, &vote, request, claimer).await
             }
@@ -205,7 +206,7 @@ pub(super) fn check(command: &Command, request_id: Option<&str>) -> Result<(), E
             }
             faults.check_text(&format!("{action}.comment"), comment, COMMENT_BYTES_MAX);
             let voter = on_behalf_of.as_deref().unwrap_or_default();
-            faults.check_text(&format!("{action}.on_behalf_of"), voter, 255);
+            check_voter(&format!("{action}.on_behalf_of"), voter, &mut faults);
         }
         Command::Resume { budget_usd } => {
             check_budget("resume.budget_usd", *budget_usd, &mut faults);

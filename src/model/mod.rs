@@ -37,6 +37,9 @@ pub mod batch;
 
 mod price_file;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 #[cfg(test)]
 mod tests;
 

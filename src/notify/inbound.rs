@@ -36,6 +36,12 @@ use crate::store::approval::outline::ApprovalOutline;
 use crate::store::inbound::{AnswerSent, InboundKind, Meant, Taken};
 use crate::store::{Store, StoreError};
 
+/// Reads what somebody has typed, for a fuzzer.
+#[cfg(any(test, fuzzing))]
+pub(super) fn read_typed(text: &str) -> Option<(Verdict, String)> {
+    typed::read(text).map(|typed| (typed.verdict, typed.comment))
+}
+
 /// How many messages one round takes, each of another sender.
 const BATCH: i64 = 20;
 /// How many answers are on their way at once.
@@ -237,7 +243,11 @@ impl Listener {
         let refusal = match Box::pin(self.store().decide(&meant.key, &vote, None, None)).await {
             Ok(_) => None,
             Err(StoreError::Refused(refusal)) => Some(refusal),
-            Err(StoreError::JobNotFound { .. } | StoreError::ApprovalNotFound { .. }) => {
+            Err(
+                StoreError::JobNotFound { .. }
+                | StoreError::JobPruned { .. }
+                | StoreError::ApprovalNotFound { .. },
+            ) => {
                 let say = author.words(None, "", content);
                 return Ok(Reply { answer: Answer::Gone, say, is_help: false });
             }

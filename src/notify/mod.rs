@@ -33,6 +33,9 @@ pub mod number;
 
 pub mod approved;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 #[cfg(test)]
 mod tests;
 

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
 use prost::Message as _;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -14,6 +13,8 @@ use tonic::{Request, Response, Status};
 use tracing::Span;
 
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
+use super::deadline::{Deadline, timeout_of};
+use super::patience::{Patience, Taken};
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
 use crate::domain::approval::Door;
@@ -21,10 +22,11 @@ use crate::domain::id::JobKey;
 use crate::domain::key::Scope;
 use crate::domain::submission::Submission;
 use crate::door::table::scope_of;
-use crate::door::{Authority, Refusal};
+use crate::door::{Authority, Leash, Refusal};
 use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
+use crate::store::job::JobView;
 use crate::store::list::Cursor;
 use crate::telemetry;
 
@@ -36,25 +38,32 @@ pub struct JobService {
     engine: Engine,
     request_timeout: Duration,
     watches: Arc<Semaphore>,
+    patience: Patience,
     stop: CancellationToken,
 }
 
 impl JobService {
     /// The service over an engine, until a stop.
-    pub fn new(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        settings: &RpcSettings,
+        patience: Patience,
+        stop: CancellationToken,
+    ) -> Self {
         let watches = settings.requests_max.min(Semaphore::MAX_PERMITS);
         Self {
             engine,
             request_timeout: settings.request_timeout,
             watches: Arc::new(Semaphore::new(watches)),
+            patience,
             stop,
         }
     }
 
-    async fn shown(&self, key: &JobKey) -> Result<proto::Job, Status> {
+    async fn shown(&self, key: &JobKey, authority: &Authority) -> Result<proto::Job, Status> {
         let view = self.engine.job(key, None, Duration::ZERO).await;
         let view = view.map_err(|error| status::failed(error, key))?;
-        Ok(convert::job::job(&view, REPLY_BYTES_MAX))
+        Ok(as_seen_by(authority, &view, REPLY_BYTES_MAX))
     }
 }
 
@@ -67,7 +76,8 @@ impl job_service_server::JobService for JobService {
         let sent = request.metadata().get("traceparent").and_then(|sent| sent.to_str().ok());
         let sent = sent.filter(|sent| is_traceparent(sent)).map(str::to_owned);
         let traceparent = telemetry::traceparent(&Span::current()).or(sent);
-        let caller = authority(&request)?.caller(Door::Grpc);
+        let authority = authority(&request)?.clone();
+        let caller = authority.caller(Door::Grpc);
         let request = request.into_inner();
         let validate_only = request.validate_only;
         let submission = convert::submission::submission(request).map_err(status::invalid)?;
@@ -80,7 +90,7 @@ impl job_service_server::JobService for JobService {
         let job = if validate_only {
             convert::job::as_if_stored(&job)
         } else {
-            convert::job::job(&job, REPLY_BYTES_MAX)
+            as_seen_by(&authority, &job, REPLY_BYTES_MAX)
         };
         Ok(Response::new(proto::SubmitJobResponse { job: Some(job), created, warnings }))
     }
@@ -89,14 +99,17 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::GetJobRequest>,
     ) -> Result<Response<proto::GetJobResponse>, Status> {
+        let authority = authority(&request)?.clone();
         if request.get_ref().include_links {
-            let needed = authority(&request)?.require(Scope::Approve);
+            let needed = authority.require(Scope::Approve);
             needed.map_err(|refusal| status::not_let_in(&refusal))?;
         }
+        let deadline = request.extensions().get::<Deadline>().copied();
         let request = request.into_inner();
         let request::Look { key, step, wait_seconds } =
             request::look(&request).map_err(status::invalid)?;
         let wait = Duration::from_secs(wait_seconds);
+        let wait = deadline.map_or(wait, |deadline| deadline.shorten(wait));
         let look = self.engine.job(&key, step, wait);
         let view = tokio::select! {
             view = tokio::time::timeout(wait + self.request_timeout, look) => view,
@@ -111,7 +124,7 @@ impl job_service_server::JobService for JobService {
         // A specification is always whole; the outputs get what it leaves.
         let spec = request.include_spec.then(|| convert::job_spec(&view.spec));
         let left = spec.as_ref().map_or(0, prost::Message::encoded_len);
-        let job = convert::job::job(&view, REPLY_BYTES_MAX.saturating_sub(left));
+        let job = as_seen_by(&authority, &view, REPLY_BYTES_MAX.saturating_sub(left));
         Ok(Response::new(proto::GetJobResponse { job: Some(job), spec }))
     }
 
@@ -127,7 +140,7 @@ impl job_service_server::JobService for JobService {
         let caller = authority.caller(Door::Grpc);
         let changed = self.engine.control(&key, command, caller, request_id).await;
         let changed = changed.map_err(|error| status::failed(error, &key))?;
-        let job = self.shown(&key).await?;
+        let job = self.shown(&key, &authority).await?;
         Ok(Response::new(proto::ControlResponse { job: Some(job), changed }))
     }
 
@@ -142,24 +155,30 @@ impl job_service_server::JobService for JobService {
         Ok(Response::new(proto::RevokeLinksResponse { revoked }))
     }
 
-    type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
+    type WatchJobStream = Taken;
 
     async fn watch_job(
         &self,
         request: Request<proto::WatchJobRequest>,
     ) -> Result<Response<Self::WatchJobStream>, Status> {
+        let is_whole = authority(&request)?.sees_numbers();
         let asked = request::watch(request.get_ref()).map_err(status::invalid)?;
         let watches = self.watches.clone();
         let permit = watches.try_acquire_owned().map_err(|_full| status::overloaded())?;
         let stop = self.stop.clone();
-        let watch = watch::open(self.engine.clone(), asked, stop, permit).await?;
-        Ok(Response::new(watch))
+        let extensions = request.extensions();
+        let leash = extensions.get::<Leash>().cloned();
+        let deadline = extensions.get::<Deadline>().copied();
+        let watch =
+            watch::open(self.engine.clone(), asked, is_whole, stop, deadline, permit).await?;
+        Ok(Response::new(self.patience.with(watch, leash)))
     }
 
     async fn list_jobs(
         &self,
         request: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
+        let authority = authority(&request)?.clone();
         let convert::list::Page { selector, after, size, has_counts } =
             convert::list::page(request.into_inner()).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
@@ -171,7 +190,7 @@ impl job_service_server::JobService for JobService {
         let counted = counted.transpose().map_err(status::failed_list)?;
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for view in views.iter().take(size) {
-            let job = convert::job::job(view, REPLY_BYTES_MAX);
+            let job = as_seen_by(&authority, view, REPLY_BYTES_MAX);
             // Each job in the list is preceded by a tag and its length.
             bytes += job.encoded_len() + 6;
             if bytes > REPLY_BYTES_MAX && !jobs.is_empty() {
@@ -196,7 +215,9 @@ impl job_service_server::JobService for JobService {
     ) -> Result<Response<proto::ControlJobsResponse>, Status> {
         let caller = authority(&request)?.caller(Door::Grpc);
         // Half of the time there is: what is under way then has to come to its end as well.
-        let patience = find_timeout(&request).unwrap_or(Duration::MAX).min(self.request_timeout);
+        let patience = timeout_of(request.metadata().as_ref())
+            .unwrap_or(Duration::MAX)
+            .min(self.request_timeout);
         let until = Instant::now() + patience / 2;
         let bulk = convert::bulk::bulk(request.into_inner()).map_err(status::invalid)?;
         let bulked = self.engine.control_jobs(&bulk, &caller, until).await;
@@ -208,7 +229,7 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ListNoticesRequest>,
     ) -> Result<Response<proto::ListNoticesResponse>, Status> {
-        let book = self.engine.book();
+        let (book, is_whole) = (self.engine.book(), authority(&request)?.sees_numbers());
         let convert::notice::Page { selector, before, size } =
             convert::notice::page(request.into_inner(), book).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
@@ -217,7 +238,8 @@ impl job_service_server::JobService for JobService {
         let notices = notices.map_err(status::failed_list)?;
         let last = notices.get(size - 1).filter(|_| notices.len() > size);
         let next_page_token = last.map(convert::notice::token_after).unwrap_or_default();
-        let notices = notices.iter().take(size).map(convert::notice::listed).collect();
+        let notices = notices.iter().take(size);
+        let notices = notices.map(|notice| convert::notice::listed(notice, is_whole)).collect();
         Ok(Response::new(proto::ListNoticesResponse { notices, next_page_token }))
     }
 
@@ -225,10 +247,11 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ResendNoticeRequest>,
     ) -> Result<Response<proto::ResendNoticeResponse>, Status> {
+        let is_whole = authority(&request)?.sees_numbers();
         let notice_id = convert::notice::notice_id(request.get_ref()).map_err(status::invalid)?;
         let resent = self.engine.store().resend_notice(notice_id).await;
         let (notice, changed) = resent.map_err(status::failed_list)?;
-        let notice = Some(convert::notice::listed(&notice));
+        let notice = Some(convert::notice::listed(&notice, is_whole));
         Ok(Response::new(proto::ResendNoticeResponse { notice, changed }))
     }
 
@@ -249,21 +272,13 @@ fn authority<T>(request: &Request<T>) -> Result<&Authority, Status> {
     authority.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))
 }
 
-/// How long the client waits, if it says so: up to eight digits and a unit, as gRPC has it.
-fn find_timeout<T>(request: &Request<T>) -> Option<Duration> {
-    let sent = request.metadata().get("grpc-timeout")?.to_str().ok()?;
-    let (count, unit) = sent.split_at_checked(sent.len().checked_sub(1)?)?;
-    let count: u32 = count.parse().ok()?;
-    let unit = match unit {
-        "H" => Duration::from_hours(1),
-        "M" => Duration::from_mins(1),
-        "S" => Duration::from_secs(1),
-        "m" => Duration::from_millis(1),
-        "u" => Duration::from_micros(1),
-        "n" => Duration::from_nanos(1),
-        _ => return None,
-    };
-    Some(unit * count)
+/// A job, with people's numbers whole where the caller may see them.
+fn as_seen_by(authority: &Authority, view: &JobView, bytes_max: usize) -> proto::Job {
+    let mut job = convert::job::job(view, bytes_max);
+    if authority.sees_numbers() {
+        convert::job::reveal(&mut job.notices, &view.notices);
+    }
+    job
 }
 
 /// A conflict names the field as the request does.
@@ -284,25 +299,4 @@ fn is_traceparent(text: &str) -> bool {
     let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let lengths = text.split('-').map(str::len);
     lengths.eq([2, 32, 16, 2]) && text.bytes().all(|byte| byte == b'-' || is_hex(byte))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_client_says_how_long_it_waits_in_its_own_unit() {
-        let told = |sent: &str| {
-            let mut request = Request::new(());
-            request.metadata_mut().insert("grpc-timeout", sent.parse().expect("it is ASCII"));
-            find_timeout(&request)
-        };
-        assert_eq!(told("2500m"), Some(Duration::from_millis(2500)));
-        assert_eq!(told("3S"), Some(Duration::from_secs(3)));
-        assert_eq!(told("99999999H"), Some(Duration::from_hours(99_999_999)));
-        for unknown in ["", "S", "3", "3s", "-1S", "1.5S"] {
-            assert_eq!(told(unknown), None, "{unknown:?}");
-        }
-        assert_eq!(find_timeout(&Request::new(())), None);
-    }
 }

@@ -310,22 +310,28 @@ fn find_outline(mut state: Value, task: Option<&Value>, labels: Value) -> Option
             state[name] = Value::Null;
         }
     }
-    let spec = Spec {
-        task: task.and_then(Value::as_str).unwrap_or_default().to_owned(),
+    let task = task.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let spec = outline(task, serde_json::from_value(labels).unwrap_or_default());
+    Some((serde_json::from_value(state).ok()?, spec))
+}
+
+/// The specification of a job of which only so much is known.
+pub(super) fn outline(task: String, labels: BTreeMap<String, String>) -> Spec {
+    Spec {
+        task,
         steps: Vec::new(),
         system: None,
         max_attempts: 0,
         retry_window_seconds: 0,
         notify: Vec::new(),
         language: None,
-        labels: serde_json::from_value(labels).unwrap_or_default(),
+        labels,
         priority: 0,
         run_at: None,
         budget_usd: None,
         webhooks: Vec::new(),
         at_endpoints: BTreeMap::new(),
-    };
-    Some((serde_json::from_value(state).ok()?, spec))
+    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use super::language;
 use super::probe;
 use crate::domain::approval::{Door, Token, Verdict};
 use crate::domain::book::Book;
+use crate::domain::reason::Reason;
 use crate::domain::state::Refusal;
 use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_edited};
 use crate::domain::word::Word as _;
@@ -163,7 +164,7 @@ async fn open(engine: &Engine, token: &Token) -> Result<LinkedApproval, Fault> {
 }
 
 fn unknown() -> Fault {
-    Fault::new(404, "NOT_FOUND", "this link opens nothing")
+    Fault::new(Reason::NotFound, "this link opens nothing")
 }
 
 fn read_vote(body: &Bytes, token: &Token, link: &LinkedApproval) -> Result<Vote, Fault> {
@@ -180,7 +181,8 @@ fn read_vote(body: &Bytes, token: &Token, link: &LinkedApproval) -> Result<Vote,
         return Err(Fault::malformed("the comment has a NUL character"));
     }
     if comment.len() > COMMENT_BYTES_MAX {
-        return Err(Fault::new(413, "INVALID_REQUEST", "the comment is too long"));
+        let fault = Fault::malformed("the comment is too long");
+        return Err(fault.code(StatusCode::PAYLOAD_TOO_LARGE));
     }
     if verdict == Verdict::RequestChanges && comment.is_empty() {
         return Err(Fault::malformed("the form does not say what is to be changed"));

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::fault::Fault;
 use crate::domain::probe::{ProbeToken, shown};
+use crate::domain::reason::Reason;
 use crate::engine::Engine;
 
 #[derive(Template)]
@@ -60,5 +61,5 @@ pub(super) async fn take(
 }
 
 fn unknown() -> Fault {
-    Fault::new(404, "NOT_FOUND", "this link opens nothing")
+    Fault::new(Reason::NotFound, "this link opens nothing")
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Extension;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{FromRequestParts, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -19,6 +19,7 @@ use bytes::Bytes;
 use secrecy::SecretString;
 
 use super::fault::Fault;
+use crate::domain::reason::Reason;
 use crate::engine::Engine;
 use crate::notify::Told;
 use crate::notify::signature::{is_same, is_signed};
@@ -59,7 +60,7 @@ impl Webhook {
                      LONGHAUL_WHATSAPP_APP_SECRET and LONGHAUL_WHATSAPP_VERIFY_TOKEN are not set"
                 );
             }
-            Fault::new(404, "NOT_FOUND", "WhatsApp's webhook is not configured here")
+            Fault::new(Reason::NotFound, "WhatsApp's webhook is not configured here")
                 .hint("the server's log says what to set")
         })
     }
@@ -78,7 +79,7 @@ impl Webhook {
                 "a call of whatsapp's webhook is not signed with LONGHAUL_WHATSAPP_APP_SECRET"
             );
         }
-        Fault::new(401, "UNAUTHENTICATED", "the signature of the body is missing or wrong")
+        Fault::new(Reason::Unauthenticated, "the signature of the body is missing or wrong")
             .hint("X-Hub-Signature-256 must be made with the app's secret over the raw body")
     }
 }
@@ -92,8 +93,10 @@ impl fmt::Debug for Webhook {
 /// Answers Meta's question whether the address is ours, which is not signed.
 pub(super) async fn verify(
     Extension(webhook): Extension<Arc<Webhook>>,
-    Query(asked): Query<HashMap<String, String>>,
+    asked: Result<Query<HashMap<String, String>>, QueryRejection>,
 ) -> Result<Response, Fault> {
+    let unread = |_unread| Fault::malformed("the query cannot be read");
+    let Query(asked) = asked.map_err(unread)?;
     let settings = webhook.settings()?;
     let field = |name: &str| asked.get(name).map(String::as_str).unwrap_or_default();
     let challenge = field("hub.challenge");
@@ -104,8 +107,7 @@ pub(super) async fn verify(
     let knows_token = is_same(field("hub.verify_token"), &settings.verify_token);
     if field("hub.mode") != "subscribe" || !is_word || !knows_token {
         return Err(Fault::new(
-            403,
-            "FORBIDDEN",
+            Reason::Forbidden,
             "this is not the verification that was agreed on",
         )
         .hint("the verify token is the one in LONGHAUL_WHATSAPP_VERIFY_TOKEN"));

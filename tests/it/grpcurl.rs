@@ -10,7 +10,7 @@ use longhaul::rpc::proto::JobStatus;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::harness::{PATIENCE, Rig};
+use crate::harness::{PATIENCE, Rig, job, wait};
 use crate::program::{Program, SERVE};
 
 const SERVICE: &str = "longhaul.v1.JobService";
@@ -42,8 +42,12 @@ pub async fn find_grpcurl() -> Option<String> {
 
 impl Terminal {
     async fn open() -> Option<Self> {
+        Self::open_with(&[]).await
+    }
+
+    async fn open_with(variables: &[(&str, &str)]) -> Option<Self> {
         let grpcurl = find_grpcurl().await?;
-        let rig = Rig::without_server(&[]).await;
+        let rig = Rig::without_server(variables).await;
         let server = Program::start(&SERVE, rig.variables()).await;
         Some(Self { rig, server, grpcurl })
     }
@@ -186,6 +190,69 @@ async fn an_invalid_request_shows_each_wrong_field_readably() {
     let output = terminal.call(&["-d", r#"{"job_id":"nobody"}"#, "A", &method]).await;
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("NotFound") && said.contains("JOB_NOT_FOUND"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_detail_is_shown_readably() {
+    let Some(terminal) = Terminal::open_with(&[("LONGHAUL_REQUESTS_MAX", "1")]).await else {
+        return;
+    };
+    let client = terminal.server.client();
+    client.submit(job("slow", [wait(3600)])).await;
+    client.submit(job("done", [wait(0)])).await;
+    client.settled_as("done", JobStatus::Completed).await;
+    // The one watch that this server allows at once.
+    let mut held = client.try_watch("slow", None).await.unwrap();
+    held.message().await.unwrap();
+    let body = |job_id: &str, more: &str| format!(r#"{{"job_id":"{job_id}"{more}}}"#);
+    for (method, body, code, parts) in [
+        (
+            "SubmitJob",
+            r#"{"steps":[]}"#.to_owned(),
+            3,
+            ["INVALID_REQUEST", "BadRequest", "fieldViolations", "\"steps\""],
+        ),
+        (
+            "GetJob",
+            body("nobody", ""),
+            5,
+            ["JOB_NOT_FOUND", "ResourceInfo", "resourceName", "longhaul.v1.Job"],
+        ),
+        (
+            "Control",
+            body("done", r#","pause":{}"#),
+            9,
+            ["JOB_STATE_CONFLICT", "PreconditionFailure", "subject", "JOB_STATUS_COMPLETED"],
+        ),
+        (
+            "Control",
+            body("nobody", r#","pause":{}"#),
+            5,
+            ["JOB_NOT_FOUND", "ResourceInfo", "resourceType", "nobody"],
+        ),
+        (
+            "SubmitJob",
+            body("done", r#","steps":[{"wait":{"duration_seconds":1}}]"#),
+            6,
+            ["JOB_ID_CONFLICT", "ErrorInfo", "metadata", "\"field\""],
+        ),
+        (
+            "WatchJob",
+            body("done", r#","after_sequence":99"#),
+            8,
+            ["OVERLOADED", "RetryInfo", "retryDelay", "ErrorInfo"],
+        ),
+    ] {
+        let method = format!("{SERVICE}/{method}");
+        let output = terminal.call(&["-d", &body, "A", &method]).await;
+        let said = String::from_utf8(output.stderr).unwrap();
+        // A status is the exit code above 64.
+        assert_eq!(output.status.code(), Some(64 + code), "{said}");
+        for part in parts.into_iter().chain(["longhaul.dev"]) {
+            assert!(said.contains(part), "{method} {body} lacks {part}: {said}");
+        }
+        assert!(!said.contains("not recognized") && !said.contains("@value"), "{said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -122,7 +122,47 @@ mod usage;
 
 mod price;
 
+mod key;
+
+mod key_table;
+
+mod key_client;
+
+mod actor;
+
+mod config_file;
+
+mod silence;
+
+mod prune;
+
+mod prune_command;
+
+mod pruned;
+
+mod import;
+
 mod input;
+
+mod bad_input;
+
+mod reason;
+
+mod body;
+
+mod shape;
+
+mod wait;
+
+mod lenient;
+
+mod cors;
+
+mod n8n;
+
+mod openapi;
+
+mod bound;
 
 mod command;
 
@@ -142,6 +182,18 @@ mod trace;
 mod metric;
 
 mod cost;
+
+mod tls;
+
+mod deadline;
+
+mod limit;
+
+mod slow;
+
+mod grpc_web;
+
+mod flood;
 
 mod figure;
 

@@ -79,7 +79,7 @@ impl Desk {
     async fn claimed(&self, job_id: &str) -> Claimed {
         match self.store.submit(self.two_steps(job_id)).await.unwrap() {
             Stored::Created(_, Some(claimed)) => *claimed,
-            other @ (Stored::Created(_, None) | Stored::Existed) => {
+            other @ (Stored::Created(_, None) | Stored::Existed | Stored::Pruned(_)) => {
                 panic!("{job_id} is not in hand: {other:?}")
             }
         }

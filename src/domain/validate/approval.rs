@@ -1,14 +1,10 @@
 //! Approval steps: who is asked, how long they have, and what they may do besides saying yes or no.
 
-use super::{DAY_SECONDS, Faults, Known, TEXT_BYTES_MAX, check_people, people_or_default};
+use super::bound::{APPROVAL_SECONDS, APPROVAL_SECONDS_DEFAULT, REMINDERS_MAX, REVISIONS};
+use super::{Faults, Known, TEXT_BYTES_MAX, check_people, people_or_default};
 use crate::domain::book::Book;
 use crate::domain::spec::{ApprovalOptions, ApprovalSpec};
 use crate::domain::submission::{ApprovalStep, Step, TimeoutPolicy};
-
-/// The most often that approvers may have something done again.
-const REVISIONS_MAX: i32 = 20;
-/// The most reminders of one approval.
-const REMINDERS_MAX: usize = 10;
 
 pub(super) fn freeze_approval(
     at: usize,
@@ -24,12 +20,11 @@ pub(super) fn freeze_approval(
     let approvers = people_or_default(&step.approvers, &notify, book);
     let most = i32::try_from(approvers.len()).unwrap_or(i32::MAX).max(1);
     let quorum = faults.check_range(&field("quorum"), step.quorum, (1, most), 1);
-    let longest = 30 * DAY_SECONDS;
     let timeout = faults.check_range(
         &field("timeout_seconds"),
         step.timeout_seconds,
-        (1, longest),
-        DAY_SECONDS,
+        APPROVAL_SECONDS,
+        APPROVAL_SECONDS_DEFAULT,
     );
     let (escalate_after_seconds, escalate_to) =
         freeze_escalation(&field, step, (timeout, &approvers), book, faults);
@@ -58,8 +53,8 @@ fn freeze_reminders(
 ) -> Vec<i64> {
     let given = &step.remind_before_seconds;
     let field = field("remind_before_seconds");
-    if given.len() > REMINDERS_MAX {
-        faults.add(&field, format!("must have at most {REMINDERS_MAX} entries"));
+    if !faults.check_count(&field, given.len(), REMINDERS_MAX) {
+        return Vec::new();
     }
     for (at, before) in given.iter().enumerate() {
         faults.check_range(&format!("{field}[{at}]"), Some(*before), (1, timeout - 1), 0);
@@ -109,7 +104,7 @@ fn freeze_revisions(
     faults: &mut Faults,
 ) -> ApprovalOptions {
     let max_revisions =
-        faults.check_range(&field("max_revisions"), step.max_revisions, (0, REVISIONS_MAX), 0);
+        faults.check_range(&field("max_revisions"), step.max_revisions, REVISIONS, 0);
     if max_revisions == 0 && step.revise_step.is_some() {
         faults.add(field("revise_step"), "needs a max_revisions above 0");
     }

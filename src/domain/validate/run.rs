@@ -1,6 +1,11 @@
 //! Run steps: what is asked of the model, and how.
 
-use super::{DAY_SECONDS, Faults, Known, PROMPT_BYTES_MAX, check_model, json};
+use super::bound::{
+    DOMAIN_BYTES_MAX, DOMAINS_MAX, IDLE_TIMEOUT_SECONDS, IDLE_TIMEOUT_SECONDS_DEFAULT, MAX_TOKENS,
+    PLACE_BYTES_MAX, SEARCHES, SEARCHES_DEFAULT, STOP_SEQUENCE_BYTES_MAX, STOP_SEQUENCES_MAX,
+    TIMEOUT_SECONDS, TIMEOUT_SECONDS_DEFAULT,
+};
+use super::{Faults, Known, PROMPT_BYTES_MAX, check_model, json};
 use crate::domain::spec::{RunOptions, RunSpec, WebSearchSpec};
 use crate::domain::submission::{InterruptPolicy, RunMode, RunStep, Step, UserLocation, WebSearch};
 use crate::domain::template::{Name, Template};
@@ -25,16 +30,23 @@ pub(super) fn freeze_run(
         .as_ref()
         .map(|search| freeze_web_search(&field("web_search"), search, faults));
     let default_tokens = i32::try_from(known.defaults.max_tokens).unwrap_or(i32::MAX);
-    let default_tokens = known.settings.max_tokens.unwrap_or(default_tokens);
+    // One that is wrong has been told already.
+    let of_settings = known.settings.max_tokens;
+    let of_settings = of_settings.filter(|most| (MAX_TOKENS.0..=MAX_TOKENS.1).contains(most));
+    let default_tokens = of_settings.unwrap_or(default_tokens);
     let max_tokens =
-        faults.check_range(&field("max_tokens"), run.max_tokens, (1, 128_000), default_tokens);
-    let timeout =
-        faults.check_range(&field("timeout_seconds"), run.timeout_seconds, (1, DAY_SECONDS), 3600);
+        faults.check_range(&field("max_tokens"), run.max_tokens, MAX_TOKENS, default_tokens);
+    let timeout = faults.check_range(
+        &field("timeout_seconds"),
+        run.timeout_seconds,
+        TIMEOUT_SECONDS,
+        TIMEOUT_SECONDS_DEFAULT,
+    );
     let idle = faults.check_range(
         &field("idle_timeout_seconds"),
         run.idle_timeout_seconds,
-        (1, 3600),
-        300,
+        IDLE_TIMEOUT_SECONDS,
+        IDLE_TIMEOUT_SECONDS_DEFAULT,
     );
     let settings = known.settings;
     let options = freeze_options(&field, run, faults);
@@ -61,15 +73,14 @@ fn freeze_options(
     if let Some(schema) = &run.output_schema_json {
         json::check_object(&field("output_schema_json"), schema, &[], faults);
     }
-    if run.stop_sequences.len() > 16 {
-        faults.add(field("stop_sequences"), "must have at most 16 entries");
-    }
-    for (at, text) in run.stop_sequences.iter().enumerate() {
+    let stops = &run.stop_sequences;
+    let is_short = faults.check_count(&field("stop_sequences"), stops.len(), STOP_SEQUENCES_MAX);
+    for (at, text) in stops.iter().enumerate().filter(|_| is_short) {
         let field = field(&format!("stop_sequences[{at}]"));
         if text.trim().is_empty() {
             faults.add(&field, "must not be blank");
         }
-        faults.check_text(&field, text, 256);
+        faults.check_text(&field, text, STOP_SEQUENCE_BYTES_MAX);
     }
     let on_interrupt = run.on_interrupt.unwrap_or_default();
     let goes_on = on_interrupt == InterruptPolicy::Continue;
@@ -136,7 +147,12 @@ fn check_template(at: usize, field: &str, prompt: &str, known: &Known<'_>, fault
 }
 
 fn freeze_web_search(field: &str, search: &WebSearch, faults: &mut Faults) -> WebSearchSpec {
-    let max_uses = faults.check_range(&format!("{field}.max_uses"), search.max_uses, (1, 100), 5);
+    let max_uses = faults.check_range(
+        &format!("{field}.max_uses"),
+        search.max_uses,
+        SEARCHES,
+        SEARCHES_DEFAULT,
+    );
     if !search.allowed_domains.is_empty() && !search.blocked_domains.is_empty() {
         faults
             .add(format!("{field}.blocked_domains"), "must be empty where allowed_domains is set");
@@ -144,12 +160,12 @@ fn freeze_web_search(field: &str, search: &WebSearch, faults: &mut Faults) -> We
     for (list, domains) in
         [("allowed_domains", &search.allowed_domains), ("blocked_domains", &search.blocked_domains)]
     {
-        if domains.len() > 100 {
-            faults.add(format!("{field}.{list}"), "must have at most 100 entries");
+        if !faults.check_count(&format!("{field}.{list}"), domains.len(), DOMAINS_MAX) {
+            continue;
         }
         for (at, domain) in domains.iter().enumerate() {
             let bad = |c: char| c.is_whitespace() || c.is_control() || c == '*' || c == ':';
-            if domain.is_empty() || domain.len() > 255 || domain.contains(bad) {
+            if domain.is_empty() || domain.len() > DOMAIN_BYTES_MAX || domain.contains(bad) {
                 faults
                     .add(format!("{field}.{list}[{at}]"), "must be a domain such as `example.com`");
             }
@@ -159,7 +175,7 @@ fn freeze_web_search(field: &str, search: &WebSearch, faults: &mut Faults) -> We
         let parts =
             [("city", city), ("region", region), ("country", country), ("timezone", timezone)];
         for (name, text) in parts {
-            faults.check_text(&format!("{field}.user_location.{name}"), text, 255);
+            faults.check_line(&format!("{field}.user_location.{name}"), text, PLACE_BYTES_MAX);
         }
         let is_code = country.len() == 2 && country.bytes().all(|byte| byte.is_ascii_uppercase());
         if !country.is_empty() && !is_code {

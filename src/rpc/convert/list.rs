@@ -5,16 +5,11 @@
 
 use super::submission::{number, text};
 use super::{moment, timestamp, word};
-use crate::domain::validate::{Faults, Violation};
+use crate::domain::validate::bound::{PAGE_SIZE_MAX, WORDS_MAX};
+use crate::domain::validate::{Faults, Violation, check_labels};
 use crate::rpc::proto;
 use crate::store::count::Counts;
 use crate::store::list::{Cursor, Selector};
-
-const PAGE_SIZE: i32 = 50;
-const PAGE_SIZE_MAX: i32 = 200;
-const LABELS_MAX: usize = 64;
-const LABEL_KEY_BYTES_MAX: usize = 63;
-const LABEL_VALUE_BYTES_MAX: usize = 255;
 
 /// One page of a list.
 #[derive(Debug)]
@@ -33,7 +28,7 @@ pub struct Page {
 pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
     let mut faults = Faults::default();
     let selector = selector(request.selector.unwrap_or_default(), &mut faults);
-    let size = size(request.page_size, (PAGE_SIZE, PAGE_SIZE_MAX), &mut faults);
+    let size = faults.check_page_size(request.page_size, PAGE_SIZE_MAX).unsigned_abs() as usize;
     let after = place(request.page_token, &selector, &mut faults);
     if request.include_counts && selector.is_narrow() {
         faults.add("include_counts", "must go with a selector that names statuses alone, or none");
@@ -75,21 +70,16 @@ pub(super) fn place(token: String, selector: &Selector, faults: &mut Faults) -> 
 /// Which jobs are meant.
 pub(super) fn selector(sent: proto::JobSelector, faults: &mut Faults) -> Selector {
     let mut statuses = Vec::new();
-    for (at, number) in sent.statuses.into_iter().enumerate() {
+    let is_short = faults.check_count("selector.statuses", sent.statuses.len(), WORDS_MAX);
+    for (at, number) in sent.statuses.into_iter().enumerate().filter(|_| is_short) {
         let field = format!("selector.statuses[{at}]");
         if number == 0 {
             faults.add(&field, "must be a status");
         }
         statuses.extend(word::read::<proto::JobStatus>(&field, number, faults));
     }
-    if sent.labels.len() > LABELS_MAX {
-        faults.add("selector.labels", format!("must have at most {LABELS_MAX} entries"));
-    }
-    for (key, value) in &sent.labels {
-        let field = format!("selector.labels[{key:?}]");
-        faults.check_text(&field, key, LABEL_KEY_BYTES_MAX);
-        faults.check_text(&field, value, LABEL_VALUE_BYTES_MAX);
-    }
+    let labels = sent.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    check_labels("selector.labels", labels, faults);
     let created_from = moment("selector.created_from", sent.created_from, faults);
     let created_before = moment("selector.created_before", sent.created_before, faults);
     if created_from.zip(created_before).is_some_and(|(from, before)| from >= before) {

@@ -32,6 +32,7 @@ use prost_types::Timestamp;
 pub use spec::job_spec;
 
 use crate::domain::validate::Faults;
+use crate::domain::validate::bound::YEARS;
 
 /// The most bytes of a reply: clients refuse more than 4 MiB.
 pub const REPLY_BYTES_MAX: usize = 3 << 20;
@@ -47,7 +48,7 @@ fn moment(field: &str, sent: Option<Timestamp>, faults: &mut Faults) -> Option<D
     let sent = sent?;
     let nanos = u32::try_from(sent.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
     let at = nanos.and_then(|nanos| DateTime::from_timestamp(sent.seconds, nanos));
-    let at = at.filter(|at| (1..=9999).contains(&at.year()));
+    let at = at.filter(|at| (YEARS.0..=YEARS.1).contains(&at.year()));
     if at.is_none() {
         faults.add(field, "must be a time from the year 1 to the year 9999");
     }

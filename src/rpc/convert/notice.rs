@@ -4,18 +4,14 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use uuid::Uuid;
 
 use super::job;
-use super::submission::{number, text};
+use super::submission::text;
 use super::word;
 use crate::domain::book::Book;
 use crate::domain::id::{NoticeId, find_job_id_fault};
+use crate::domain::validate::bound::{PAGE_SIZE_MAX, RECIPIENT_BYTES_MAX, WORDS_MAX};
 use crate::domain::validate::{Faults, Violation};
 use crate::rpc::proto;
 use crate::store::dead::{ListedNotice, NoticeSelector};
-
-const PAGE_SIZE: i32 = 50;
-const PAGE_SIZE_MAX: i32 = 200;
-/// A name or number of a person, or the name of an endpoint with what stands before it.
-pub(super) const RECIPIENT_BYTES_MAX: usize = 128;
 
 /// One page of notices.
 #[derive(Debug)]
@@ -35,9 +31,10 @@ pub fn page(request: proto::ListNoticesRequest, book: &Book) -> Result<Page, Vec
     if let Some(fault) = job_id.as_deref().and_then(find_job_id_fault) {
         faults.add("job_id", fault);
     }
-    faults.check_text("recipient", &request.recipient, RECIPIENT_BYTES_MAX);
+    faults.check_line("recipient", &request.recipient, RECIPIENT_BYTES_MAX);
     let (mut deliveries, mut kinds) = (Vec::new(), Vec::new());
-    for (at, number) in request.deliveries.into_iter().enumerate() {
+    let is_short = faults.check_count("deliveries", request.deliveries.len(), WORDS_MAX);
+    for (at, number) in request.deliveries.into_iter().enumerate().filter(|_| is_short) {
         let field = format!("deliveries[{at}]");
         let delivery = known(
             &field,
@@ -47,7 +44,9 @@ pub fn page(request: proto::ListNoticesRequest, book: &Book) -> Result<Page, Vec
         );
         deliveries.extend(delivery);
     }
-    for (at, number) in request.kinds.into_iter().enumerate() {
+    let (has_kinds, is_short) =
+        (!request.kinds.is_empty(), faults.check_count("kinds", request.kinds.len(), WORDS_MAX));
+    for (at, number) in request.kinds.into_iter().enumerate().filter(|_| is_short) {
         let field = format!("kinds[{at}]");
         let kind = known(
             &field,
@@ -58,17 +57,10 @@ pub fn page(request: proto::ListNoticesRequest, book: &Book) -> Result<Page, Vec
         kinds.extend(kind);
     }
     // A kind alone would be looked for among everything that was ever told.
-    if !kinds.is_empty()
-        && deliveries.is_empty()
-        && job_id.is_none()
-        && request.recipient.is_empty()
-    {
+    if has_kinds && deliveries.is_empty() && job_id.is_none() && request.recipient.is_empty() {
         faults.add("kinds", "must go with a job_id, a recipient or deliveries");
     }
-    if request.page_size < 0 {
-        faults.add("page_size", format!("must not be negative, is {}", request.page_size));
-    }
-    let size = number(request.page_size).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE_MAX);
+    let size = faults.check_page_size(request.page_size, PAGE_SIZE_MAX);
     let before = text(request.page_token).and_then(|token| {
         let place = place_of(&token);
         if place.is_none() {
@@ -102,10 +94,14 @@ pub fn notice_id(request: &proto::ResendNoticeRequest) -> Result<NoticeId, Vec<V
     Ok(NoticeId(parsed.unwrap_or_default()))
 }
 
-/// A notice and its job.
-pub fn listed(listed: &ListedNotice) -> proto::JobNotice {
+/// A notice and its job; `is_whole` shows the number of whom it is for.
+pub fn listed(listed: &ListedNotice, is_whole: bool) -> proto::JobNotice {
     let job_id = listed.key.job_id().to_owned();
-    proto::JobNotice { job_id, notice: Some(job::notice(&listed.notice)) }
+    let mut notice = job::notice(&listed.notice);
+    if is_whole {
+        notice.recipient.clone_from(&listed.notice.recipient);
+    }
+    proto::JobNotice { job_id, notice: Some(notice) }
 }
 
 /// The token of the page that follows this notice.

@@ -4,11 +4,11 @@
 
 use uuid::Uuid;
 
-use super::notice::RECIPIENT_BYTES_MAX;
 use super::submission::{dollars, number, text};
 use crate::domain::approval::Verdict;
 use crate::domain::book::Book;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
+use crate::domain::validate::bound::RECIPIENT_BYTES_MAX;
 use crate::domain::validate::{Faults, Violation};
 use crate::engine::control::Command;
 use crate::rpc::proto::{self, control_request::Action};
@@ -31,9 +31,7 @@ pub struct Look {
 pub fn look(request: &proto::GetJobRequest) -> Result<Look, Vec<Violation>> {
     let mut faults = Faults::default();
     let key = key(&request.job_id, &mut faults);
-    if request.step < 0 {
-        faults.add("step", format!("must not be negative, is {}", request.step));
-    }
+    faults.check_step("step", request.step);
     let wait = request.wait_seconds;
     faults.check_range("wait_seconds", Some(wait), (0, WAIT_SECONDS_MAX), 0);
     faults.into_result()?;
@@ -50,7 +48,7 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
         Some(Action::Pause(pause)) => Command::Pause { now: pause.now },
         Some(Action::Resume(sent)) => resume(&sent, &mut faults),
         Some(Action::Cancel(cancel)) => Command::Cancel { comment: cancel.comment },
-        Some(Action::Retry(sent)) => retry(sent, &mut faults),
+        Some(Action::Retry(sent)) => retry(&sent, &mut faults),
         Some(Action::Approve(approve)) => Command::Decide {
             approval_id: approval_id("approve.approval_id", &approve.approval_id, &mut faults),
             verdict: Verdict::Approve,
@@ -91,10 +89,8 @@ pub(super) fn resume(sent: &proto::ResumeAction, faults: &mut Faults) -> Command
 }
 
 /// Where a job is to begin again.
-pub(super) fn retry(sent: proto::RetryAction, faults: &mut Faults) -> Command {
-    if sent.from_step < 0 {
-        faults.add("retry.from_step", format!("must not be negative, is {}", sent.from_step));
-    }
+pub(super) fn retry(sent: &proto::RetryAction, faults: &mut Faults) -> Command {
+    faults.check_step("retry.from_step", sent.from_step);
     Command::Retry { from_step: number(sent.from_step) }
 }
 
@@ -114,7 +110,7 @@ pub fn revocation(
 ) -> Result<Revocation, Vec<Violation>> {
     let mut faults = Faults::default();
     let key = key(&request.job_id, &mut faults);
-    faults.check_text("approver", &request.approver, RECIPIENT_BYTES_MAX);
+    faults.check_line("approver", &request.approver, RECIPIENT_BYTES_MAX);
     faults.into_result()?;
     let mut approvers = Vec::new();
     if !request.approver.is_empty() {

@@ -7,11 +7,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use chrono::SecondsFormat;
 use tonic::{Code, Status};
-use tonic_types::{ErrorDetails, FieldViolation, StatusExt as _};
+use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
 
 use super::cut;
 use crate::domain::id::JobKey;
+use crate::domain::reason::Reason;
 use crate::domain::state::Refusal;
 use crate::domain::validate::Violation;
 use crate::domain::word::Word as _;
@@ -21,10 +23,41 @@ use crate::rpc::proto;
 use crate::store::StoreError;
 
 const DOMAIN: &str = "longhaul.dev";
-const STATUS_BYTES_MAX: usize = 3500;
+/// The most bytes that a status takes as trailers.
+pub(in crate::rpc) const STATUS_BYTES_MAX: usize = 3500;
 const MESSAGE_BYTES_MAX: usize = 400;
 const TEXT_BYTES_MAX: usize = 256;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a reason is in gRPC; those that this face never gives have what a client would make of their HTTP status.
+pub fn code_of(reason: Reason) -> Code {
+    match reason {
+        Reason::InvalidRequest => Code::InvalidArgument,
+        Reason::KeyRequired | Reason::KeyInvalid | Reason::Unauthenticated => Code::Unauthenticated,
+        Reason::ScopeRequired | Reason::Forbidden => Code::PermissionDenied,
+        Reason::JobNotFound
+        | Reason::JobPruned
+        | Reason::StepNotFound
+        | Reason::ApprovalNotFound
+        | Reason::NoticeNotFound
+        | Reason::NotFound => Code::NotFound,
+        Reason::JobIdConflict | Reason::RequestIdConflict => Code::AlreadyExists,
+        Reason::JobStateConflict
+        | Reason::NoticeKept
+        | Reason::ApprovalIdRequired
+        | Reason::ApprovalClosed
+        | Reason::ChangesNotAllowed
+        | Reason::EditNotAllowed
+        | Reason::AlreadyVoted
+        | Reason::SpecVersionUnknown => Code::FailedPrecondition,
+        Reason::SequenceOutOfRange => Code::OutOfRange,
+        Reason::Unavailable | Reason::WatchLagged => Code::Unavailable,
+        Reason::Overloaded | Reason::RateLimited => Code::ResourceExhausted,
+        Reason::DeadlineExceeded => Code::DeadlineExceeded,
+        Reason::Unimplemented | Reason::MethodNotAllowed => Code::Unimplemented,
+        Reason::Internal => Code::Internal,
+    }
+}
 
 /// The status for an error about a job.
 pub fn failed(error: EngineError, key: &JobKey) -> Status {
@@ -49,12 +82,12 @@ pub fn failed_bulk(error: EngineError) -> Status {
 
 /// The status for a request with faults.
 pub fn invalid(violations: Vec<Violation>) -> Status {
-    Problem { violations, ..Problem::new(Code::InvalidArgument, "INVALID_REQUEST", "") }.status()
+    Problem { violations, ..Problem::new(Reason::InvalidRequest, "") }.status()
 }
 
 /// The status for a message that could not be read at all.
 pub fn unreadable(message: &str) -> Status {
-    Problem::new(Code::InvalidArgument, "INVALID_REQUEST", message).status()
+    Problem::new(Reason::InvalidRequest, message).status()
 }
 
 /// The status for a caller that is not let in.
@@ -62,17 +95,16 @@ pub fn not_let_in(refusal: &door::Refusal) -> Status {
     match refusal {
         door::Refusal::KeyRequired => {
             let message = "an API key is needed: send it as `authorization: Bearer lh_…`";
-            Problem::new(Code::Unauthenticated, "KEY_REQUIRED", message)
+            Problem::new(Reason::KeyRequired, message)
         }
         door::Refusal::KeyInvalid => {
             let message = "the API key is not valid; it may have been revoked, or have expired";
-            Problem::new(Code::Unauthenticated, "KEY_INVALID", message)
+            Problem::new(Reason::KeyInvalid, message)
         }
         door::Refusal::ScopeRequired(scopes) => {
             let words: Vec<String> = scopes.iter().map(|scope| scope.word()).collect();
             let message = format!("the API key lacks the scope {}", words.join(" or "));
-            Problem::new(Code::PermissionDenied, "SCOPE_REQUIRED", message)
-                .with("scopes", words.join(","))
+            Problem::new(Reason::ScopeRequired, message).with("scopes", words.join(","))
         }
         door::Refusal::NotReady => unavailable("the server waits for its database"),
     }
@@ -84,16 +116,21 @@ pub fn beyond_the_end(key: &JobKey, after_sequence: i32, last_sequence: i32) -> 
     let message = format!(
         "after_sequence is {after_sequence}, and the last event of job {key} is {last_sequence}"
     );
-    Problem::new(Code::OutOfRange, "SEQUENCE_OUT_OF_RANGE", message)
+    Problem::new(Reason::SequenceOutOfRange, message)
         .with("job_id", key.job_id())
         .with("last_sequence", last_sequence.to_string())
         .status()
 }
 
+/// The status for a watch that is to begin after a sequence of a job that was pruned: its history ends before it.
+pub fn nothing_after(error: &StoreError, key: &JobKey, after_sequence: i32) -> Status {
+    let message = format!("{error}; nothing can be told after sequence {after_sequence}");
+    Problem::new(Reason::SequenceOutOfRange, message).with("job_id", key.job_id()).status()
+}
+
 /// The status for a call that comes before the database has answered for the first time.
 pub fn waiting() -> Status {
-    let message = "the server waits for its database";
-    Problem::new(Code::Unavailable, "UNAVAILABLE", message).status()
+    unavailable("the server waits for its database").status()
 }
 
 /// The status for a call that the stop of the server ends.
@@ -103,66 +140,85 @@ pub fn stopping() -> Status {
 
 /// The status for a call that came in while there were too many.
 pub fn overloaded() -> Status {
-    let message = "the server has too many calls at once";
-    Problem { retry: true, ..Problem::new(Code::ResourceExhausted, "OVERLOADED", message) }.status()
+    Problem::new(Reason::Overloaded, "the server has too many calls at once").status()
+}
+
+/// The status for a caller that asks for more than it may.
+pub fn shed(shed: door::Shed) -> Status {
+    match shed {
+        door::Shed::Overloaded => {
+            Problem::new(Reason::Overloaded, "the caller has too many calls at once")
+        }
+        door::Shed::RateLimited(wait) => {
+            let message = "the caller makes too many calls a second";
+            Problem { retry_after: wait, ..Problem::new(Reason::RateLimited, message) }
+        }
+    }
+    .status()
+}
+
+/// The status for a watcher that has taken nothing for too long.
+pub fn lagged() -> Status {
+    let message = "the client has not read for too long: watch again after the last sequence";
+    Problem::new(Reason::WatchLagged, message).status()
 }
 
 /// The status for a method that is not there, or a compression that is not spoken.
 pub fn unimplemented(message: &str) -> Status {
     let message = if message.is_empty() { "there is no such method" } else { message };
-    Problem::new(Code::Unimplemented, "UNIMPLEMENTED", message).status()
+    Problem::new(Reason::Unimplemented, message).status()
 }
 
 /// The status for a call that took too long.
 pub fn timed_out() -> Status {
     let message = "the call took too long; whether it had an effect is not known";
-    Problem::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message).status()
+    Problem::new(Reason::DeadlineExceeded, message).status()
 }
 
 /// The status for a fault of the server.
 pub fn internal() -> Status {
-    Problem::new(Code::Internal, "INTERNAL", "a fault of the server; its log says more").status()
+    Problem::new(Reason::Internal, "a fault of the server; its log says more").status()
 }
 
 fn stored(error: StoreError, job_id: &str) -> Status {
     let message = error.to_string();
     match error {
-        StoreError::JobNotFound { key } => Problem::new(Code::NotFound, "JOB_NOT_FOUND", message)
+        StoreError::JobNotFound { key } => Problem::new(Reason::JobNotFound, message)
             .with("job_id", key.job_id())
             .missing("longhaul.v1.Job", key.job_id()),
-        StoreError::StepNotFound { key, step } => {
-            Problem::new(Code::NotFound, "STEP_NOT_FOUND", message)
+        StoreError::JobPruned { key, status, finished_at } => {
+            Problem::new(Reason::JobPruned, message)
                 .with("job_id", key.job_id())
-                .with("step", step.to_string())
-                .missing("longhaul.v1.StepState", step.to_string())
+                .with("status", proto::JobStatus::from(status).as_str_name())
+                .with("finished_at", finished_at.to_rfc3339_opts(SecondsFormat::Micros, true))
+                .missing("longhaul.v1.Job", key.job_id())
         }
+        StoreError::StepNotFound { key, step } => Problem::new(Reason::StepNotFound, message)
+            .with("job_id", key.job_id())
+            .with("step", step.to_string())
+            .missing("longhaul.v1.StepState", step.to_string()),
         StoreError::ApprovalNotFound { key, approval_id } => {
-            Problem::new(Code::NotFound, "APPROVAL_NOT_FOUND", message)
+            Problem::new(Reason::ApprovalNotFound, message)
                 .with("job_id", key.job_id())
                 .with("approval_id", approval_id.to_string())
                 .missing("longhaul.v1.Approval", approval_id.to_string())
         }
-        StoreError::JobIdConflict { key, field } => {
-            Problem::new(Code::AlreadyExists, "JOB_ID_CONFLICT", message)
-                .with("job_id", key.job_id())
-                .with("field", field)
-        }
+        StoreError::JobIdConflict { key, field } => Problem::new(Reason::JobIdConflict, message)
+            .with("job_id", key.job_id())
+            .with("field", field),
         StoreError::SpecVersionUnknown { key } => {
-            Problem::new(Code::FailedPrecondition, "SPEC_VERSION_UNKNOWN", message)
-                .with("job_id", key.job_id())
+            Problem::new(Reason::SpecVersionUnknown, message).with("job_id", key.job_id())
         }
         StoreError::RequestIdConflict { key, action } => {
-            Problem::new(Code::AlreadyExists, "REQUEST_ID_CONFLICT", message)
+            Problem::new(Reason::RequestIdConflict, message)
                 .with("job_id", key.job_id())
                 .with("action", action)
         }
-        StoreError::NoticeNotFound { notice_id } => {
-            Problem::new(Code::NotFound, "NOTICE_NOT_FOUND", message)
-                .with("notice_id", notice_id.to_string())
-                .missing("longhaul.v1.Notice", notice_id.to_string())
-        }
+        StoreError::NoticeNotFound { notice_id } => Problem::new(Reason::NoticeNotFound, message)
+            .with("notice_id", notice_id.to_string())
+            .missing("longhaul.v1.Notice", notice_id.to_string()),
         StoreError::NoticeKept { notice_id, delivery, .. } => {
-            Problem::new(Code::FailedPrecondition, "NOTICE_KEPT", message)
+            Problem::new(Reason::NoticeKept, message)
                 .with("notice_id", notice_id.to_string())
                 .with("delivery", proto::Delivery::from(delivery).as_str_name())
         }
@@ -180,62 +236,60 @@ fn stored(error: StoreError, job_id: &str) -> Status {
 }
 
 fn refused(refusal: &Refusal, message: String) -> Problem {
-    let precondition = |reason| Problem::new(Code::FailedPrecondition, reason, message.clone());
+    let precondition = |reason| Problem::new(reason, message.clone());
     match refusal {
-        Refusal::Conflict { status } => precondition("JOB_STATE_CONFLICT")
+        Refusal::Conflict { status } => precondition(Reason::JobStateConflict)
             .with("status", proto::JobStatus::from(*status).as_str_name()),
-        Refusal::ApprovalIdRequired => precondition("APPROVAL_ID_REQUIRED"),
-        Refusal::ApprovalClosed { status } => precondition("APPROVAL_CLOSED")
+        Refusal::ApprovalIdRequired => precondition(Reason::ApprovalIdRequired),
+        Refusal::ApprovalClosed { status } => precondition(Reason::ApprovalClosed)
             .with("approval_status", status.word().to_ascii_uppercase()),
-        Refusal::AlreadyVoted { verdict } => precondition("ALREADY_VOTED")
+        Refusal::AlreadyVoted { verdict } => precondition(Reason::AlreadyVoted)
             .with("verdict", proto::Verdict::from(*verdict).as_str_name()),
         Refusal::ChangesNotAllowed { most } => {
-            precondition("CHANGES_NOT_ALLOWED").with("max_revisions", most.to_string())
+            precondition(Reason::ChangesNotAllowed).with("max_revisions", most.to_string())
         }
-        Refusal::EditNotAllowed => precondition("EDIT_NOT_ALLOWED"),
+        Refusal::EditNotAllowed => precondition(Reason::EditNotAllowed),
         Refusal::StepOutOfRange { .. } => {
             let violations = vec![Violation { field: "retry.from_step".to_owned(), message }];
-            Problem { violations, ..Problem::new(Code::InvalidArgument, "INVALID_REQUEST", "") }
+            Problem { violations, ..Problem::new(Reason::InvalidRequest, "") }
         }
         Refusal::LeaseLost => {
             tracing::error!("a client's action was judged by a lease, which it has not");
-            Problem::new(Code::Internal, "INTERNAL", "a fault of the server; its log says more")
+            Problem::new(Reason::Internal, "a fault of the server; its log says more")
         }
     }
 }
 
 fn unavailable(message: &str) -> Problem {
-    Problem { retry: true, ..Problem::new(Code::Unavailable, "UNAVAILABLE", message) }
+    Problem::new(Reason::Unavailable, message)
 }
 
 /// A status in the making.
 struct Problem {
-    code: Code,
-    reason: &'static str,
+    reason: Reason,
     message: String,
     metadata: HashMap<String, String>,
     violations: Vec<Violation>,
     missing: Option<(&'static str, String)>,
-    retry: bool,
+    retry_after: Duration,
 }
 
 impl Problem {
-    fn new(code: Code, reason: &'static str, message: impl Into<String>) -> Self {
+    fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self {
-            code,
             reason,
             message: message.into(),
             metadata: HashMap::new(),
             violations: Vec::new(),
             missing: None,
-            retry: false,
+            retry_after: RETRY_AFTER,
         }
     }
 
     fn with(mut self, name: &str, value: impl AsRef<str>) -> Self {
-        let value = cut(value.as_ref(), TEXT_BYTES_MAX);
+        let value = value.as_ref();
         if !value.is_empty() {
-            self.metadata.insert(name.to_owned(), value.to_owned());
+            self.metadata.insert(name.to_owned(), cut(value, TEXT_BYTES_MAX).to_owned());
         }
         self
     }
@@ -244,34 +298,53 @@ impl Problem {
         Self { missing: Some((what, name.into())), ..self }
     }
 
-    /// The status with as many violations as fit.
+    /// The status with as many violations as fit, and of texts as much.
     fn status(self) -> Status {
-        let mut listed = self.violations.len().min(40);
+        let (mut listed, mut bytes_max) = (self.violations.len().min(40), TEXT_BYTES_MAX);
         loop {
-            let status = self.build(listed);
-            if listed == 0 || size(&status) <= STATUS_BYTES_MAX {
+            let status = self.build(listed, bytes_max);
+            if size(&status) <= STATUS_BYTES_MAX || bytes_max == 0 {
                 return status;
             }
-            listed -= 1;
+            match listed.checked_sub(1) {
+                Some(fewer @ 1..) => listed = fewer,
+                Some(0) | None => bytes_max /= 2,
+            }
         }
     }
 
-    fn build(&self, listed: usize) -> Status {
-        let mut details = ErrorDetails::with_error_info(self.reason, DOMAIN, self.metadata.clone());
+    fn build(&self, listed: usize, bytes_max: usize) -> Status {
+        let code = code_of(self.reason);
+        let word = self.reason.word();
+        let metadata = self.metadata.iter();
+        let metadata: HashMap<String, String> = metadata
+            .map(|(name, value)| (name.clone(), cut(value, bytes_max).to_owned()))
+            .collect();
+        let job_id = metadata.get("job_id").or_else(|| metadata.get("notice_id"));
+        let subject = job_id.cloned().unwrap_or_default();
+        let mut details = ErrorDetails::with_error_info(word, DOMAIN, metadata);
         if listed > 0 {
             let violations = self.violations[..listed].iter().map(|violation| {
                 let (field, message) = (&violation.field, &violation.message);
-                FieldViolation::new(cut(field, TEXT_BYTES_MAX), cut(message, TEXT_BYTES_MAX))
+                FieldViolation::new(cut(field, bytes_max), cut(message, bytes_max))
             });
             details.set_bad_request(violations.collect::<Vec<_>>());
         }
         if let Some((what, name)) = &self.missing {
-            details.set_resource_info(*what, name, "", "");
+            details.set_resource_info(*what, cut(name, bytes_max), "", "");
         }
-        if self.retry {
-            details.set_retry_info(Some(RETRY_AFTER));
+        if code == Code::FailedPrecondition {
+            let description = cut(&self.message, bytes_max);
+            details.set_precondition_failure(vec![PreconditionViolation::new(
+                word,
+                subject,
+                description,
+            )]);
         }
-        Status::with_error_details(self.code, self.summary(listed), details)
+        if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
+            details.set_retry_info(Some(self.retry_after));
+        }
+        Status::with_error_details(code, self.summary(listed), details)
     }
 
     /// The message; that of a request with faults names the first, and says how many are not listed.
@@ -295,7 +368,7 @@ impl Problem {
 }
 
 /// The bytes that a status takes as trailers: the message percent-encoded, the details in base64.
-fn size(status: &Status) -> usize {
+pub(in crate::rpc) fn size(status: &Status) -> usize {
     let is_plain = |byte: &u8| (b' '..=b'~').contains(byte) && *byte != b'%';
     let plain = status.message().bytes().filter(is_plain).count();
     plain + 3 * (status.message().len() - plain) + status.details().len().div_ceil(3) * 4

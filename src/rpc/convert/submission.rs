@@ -5,11 +5,18 @@
 use super::{moment, word};
 use crate::domain::money::Usd;
 use crate::domain::submission as domain;
-use crate::domain::validate::{Faults, Violation};
+use crate::domain::validate::{Faults, STEPS_MAX, Violation};
 use crate::rpc::proto::{self, step::Kind, wait_step::Wait};
 
 /// The submission that was sent.
 pub fn submission(request: proto::SubmitJobRequest) -> Result<domain::Submission, Vec<Violation>> {
+    let mut faults = Faults::default();
+    let count = request.steps.len();
+    if count > STEPS_MAX {
+        // There may be millions, which are not worth a look.
+        faults.add("steps", format!("must have 1 to {STEPS_MAX} steps, has {count}"));
+    }
+    faults.into_result()?;
     let mut faults = Faults::default();
     let steps = request.steps.into_iter().enumerate();
     let steps = steps.filter_map(|(at, sent)| step(at, sent, &mut faults)).collect();

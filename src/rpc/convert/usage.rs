@@ -4,15 +4,12 @@
 
 use super::job::usage;
 use super::list::selector;
-use super::submission::{number, text};
+use super::submission::text;
 use super::{moment, timestamp, word};
+use crate::domain::validate::bound::{LABEL_KEY_BYTES_MAX, USAGE_PAGE_SIZE_MAX};
 use crate::domain::validate::{Faults, Violation};
 use crate::rpc::proto;
 use crate::store::usage::{Grouping, Place, UsageLine, UsageQuery, UsageReport};
-
-const PAGE_SIZE: i32 = 50;
-const PAGE_SIZE_MAX: i32 = 1000;
-const LABEL_KEY_BYTES_MAX: usize = 63;
 
 /// What a `GetUsage` asks for.
 pub fn query(request: proto::GetUsageRequest) -> Result<UsageQuery, Vec<Violation>> {
@@ -27,7 +24,7 @@ pub fn query(request: proto::GetUsageRequest) -> Result<UsageQuery, Vec<Violatio
     match (group_by, request.label_key.is_empty()) {
         (Grouping::Label, true) => faults.add("label_key", "must say which label"),
         (Grouping::Label, false) => {
-            faults.check_text("label_key", &request.label_key, LABEL_KEY_BYTES_MAX);
+            faults.check_line("label_key", &request.label_key, LABEL_KEY_BYTES_MAX);
         }
         (Grouping::Day | Grouping::Model | Grouping::Job | Grouping::None, false) => {
             faults.add("label_key", "says nothing without USAGE_GROUPING_LABEL");
@@ -35,10 +32,7 @@ pub fn query(request: proto::GetUsageRequest) -> Result<UsageQuery, Vec<Violatio
         (Grouping::Day | Grouping::Model | Grouping::Job | Grouping::None, true) => {}
     }
     let selector = selector(request.selector.unwrap_or_default(), &mut faults);
-    if request.page_size < 0 {
-        faults.add("page_size", format!("must not be negative, is {}", request.page_size));
-    }
-    let size = number(request.page_size).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE_MAX);
+    let size = faults.check_page_size(request.page_size, USAGE_PAGE_SIZE_MAX);
     let after = text(request.page_token).and_then(|token| {
         let place = Place::parse(&token, group_by);
         if place.is_none() {

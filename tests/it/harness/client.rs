@@ -27,6 +27,8 @@ pub struct Client {
     pub http: reqwest::Client,
     /// Where the sidecar is.
     pub http_url: String,
+    /// Where the gRPC face is, for tests that speak to it in another way.
+    pub grpc_addr: String,
 }
 
 /// An HTTP client that no proxy of the machine gets between.
@@ -40,7 +42,12 @@ impl Client {
     pub fn new(grpc_addr: &str, http_url: String) -> Self {
         let channel = Endpoint::from_shared(format!("http://{grpc_addr}")).unwrap().connect_lazy();
         let grpc = JobServiceClient::new(channel).max_encoding_message_size(LARGEST_REQUEST_BYTES);
-        Self { grpc, http: http_client(), http_url }
+        Self { grpc, http: http_client(), http_url, grpc_addr: grpc_addr.to_owned() }
+    }
+
+    /// Where the gRPC face is, as a URL.
+    pub fn grpc_url(&self) -> String {
+        format!("http://{}", self.grpc_addr)
     }
 
     pub async fn try_submit(&self, job: SubmitJobRequest) -> Result<SubmitJobResponse, Status> {
