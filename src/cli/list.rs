@@ -82,7 +82,7 @@ pub async fn run(args: ListArgs) -> Result<Exit> {
         if let Some((counts, as_of)) = counts.filter(|_| args.counts) {
             let counts = counts.iter().map(|one| (word::job_status(one.status), one.count.into()));
             told["counts"] = Value::Object(counts.collect());
-            told["counts_as_of"] = json::time(as_of.as_ref()).into();
+            told["counts_as_of"] = json::time(as_of.as_ref());
         }
         writeln!(out, "{told}")?;
         return Ok(Exit::Ok);

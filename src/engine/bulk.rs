@@ -5,8 +5,10 @@
 //! A page that takes too long ends early, after the last job that was tried; whoever goes on from there tries none twice.
 
 use std::error::Error;
+use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt as _;
+use futures::future::ready;
 use futures::stream::{self, StreamExt as _};
 use tokio::time::Instant;
 
@@ -20,7 +22,7 @@ use crate::store::StoreError;
 use crate::store::bulk::Aim;
 use crate::store::list::{Cursor, Selector};
 
-/// So many jobs are tried before the clock is looked at.
+/// So many jobs are tried before it is seen whether the database was away for all of them.
 const BATCH: usize = 40;
 /// So many of them at once; each needs a connection for a moment, and others need some too.
 const CROWD: usize = 6;
@@ -85,7 +87,8 @@ impl Engine {
         }
         let mut bulked = Bulked::default();
         for batch in found.chunks(BATCH) {
-            let goes_on = bulked.count(batch, self.control_batch(bulk, caller, batch).await)?;
+            let goes_on =
+                bulked.count(batch, self.control_batch(bulk, caller, batch, until).await)?;
             if !goes_on || Instant::now() >= until {
                 break;
             }
@@ -95,27 +98,31 @@ impl Engine {
         Ok(bulked)
     }
 
-    /// Answers in the order of the batch.
+    /// Tries the jobs of a batch until the time is over, at least the first; answers in their order.
     async fn control_batch(
         &self,
         bulk: &Bulk,
         caller: &Caller,
         batch: &[Cursor],
+        until: Instant,
     ) -> Vec<Result<bool, StoreError>> {
         let tries: Vec<_> = batch
             .iter()
-            .enumerate()
-            .map(|(at, place)| {
+            .map(|place| {
                 let (engine, key) = (self.clone(), place.key());
                 let (command, caller) = (bulk.command.clone(), caller.clone());
                 let how = How { request_id: bulk.request_id.clone(), is_silent: bulk.is_silent };
                 // To its end also when the client has gone: whoever waits for the change is to be woken.
                 let act = to_its_end(async move { engine.act(&key, command, caller, how).await });
-                act.map(move |tried| (at, tried))
+                AssertUnwindSafe(act).catch_unwind().map(unless_it_panicked)
             })
             .collect();
+        let begun = stream::iter(tries)
+            .enumerate()
+            .take_while(move |(at, _)| ready(*at == 0 || Instant::now() < until))
+            .map(|(at, act)| act.map(move |tried| (at, tried)));
         // One that waits for somebody else's lock holds up none of the others.
-        let mut tried: Vec<_> = stream::iter(tries).buffer_unordered(CROWD).collect().await;
+        let mut tried: Vec<_> = begun.buffer_unordered(CROWD).collect().await;
         tried.sort_unstable_by_key(|(at, _)| *at);
         tried.into_iter().map(|(_, tried)| tried).collect()
     }
@@ -185,6 +192,14 @@ fn aim(bulk: &Bulk) -> Result<Aim, EngineError> {
     check(&bulk.command, bulk.request_id.as_deref())?;
     faults.into_result().map_err(EngineError::Invalid)?;
     Ok(aim)
+}
+
+/// A job about which something panics is a bad job, and no other's fault.
+fn unless_it_panicked(
+    tried: std::thread::Result<Result<bool, StoreError>>,
+) -> Result<bool, StoreError> {
+    let bad = || StoreError::Corrupt { table: "job", what: "moving it panicked".to_owned() };
+    tried.unwrap_or_else(|_panic| Err(bad()))
 }
 
 fn in_words(status: Status) -> String {

@@ -275,8 +275,8 @@ fn statement(source: &str, name: &str) -> String {
     statement.split_once('"').unwrap().0.trim_end_matches('\\').to_owned()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_usual_lists_read_little_beside_a_hundred_thousand_jobs() {
+/// A hundred thousand jobs that are done, and a few of each other kind that are older than all of them.
+async fn many() -> Rig {
     let mut rig = Rig::start().await;
     rig.sandbox.break_model(json!({"status": 400, "matching": "fails"})).await;
     for (job_id, step) in [("done", wait(0)), ("fails", run("This fails.")), ("queued", wait(3600))]
@@ -298,6 +298,12 @@ async fn the_usual_lists_read_little_beside_a_hundred_thousand_jobs() {
     for tidy in ["vacuum analyze longhaul.job", "vacuum analyze longhaul.job_spec"] {
         sqlx::raw_sql(tidy).execute(&rig.db.pool).await.unwrap();
     }
+    rig
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_usual_lists_read_little_beside_a_hundred_thousand_jobs() {
+    let rig = many().await;
     let source = include_str!("../../src/store/list.rs");
     let settings = statement(source, "plan_a_list");
     let find = statement(source, "find_matching").replace("\"#", "");
