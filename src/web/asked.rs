@@ -143,7 +143,7 @@ mod tests {
         let asked = |query| read(query, false);
         assert_eq!(asked("").wait, None);
         assert_eq!(asked("wait=0").wait, None);
-        assert_eq!(asked("wait=60").wait, Some(Duration::from_secs(60)));
+        assert_eq!(asked("wait=60").wait, Some(Duration::from_mins(1)));
         assert!(asked("lenient").is_lenient && asked("lenient=1&wait=5").is_lenient);
         assert!(!read("lenient=false", true).is_lenient);
         let lenient = asked("colour=red&lenient=true");

@@ -63,10 +63,10 @@ pub(super) struct Fault {
     reason: Reason,
     message: String,
     hint: &'static str,
-    field: Option<String>,
+    field: Option<Box<str>>,
     status: Option<Status>,
-    violations: Vec<Violation>,
-    job_id: Option<String>,
+    violations: Box<[Violation]>,
+    job_id: Option<Box<str>>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -80,7 +80,7 @@ impl Fault {
             hint: "",
             field: None,
             status: None,
-            violations: Vec::new(),
+            violations: Box::default(),
             job_id: None,
             headers: Vec::new(),
         }
@@ -98,12 +98,12 @@ impl Fault {
 
     /// The field it is about.
     pub(super) fn field(self, field: String) -> Self {
-        Self { field: Some(field), ..self }
+        Self { field: Some(field.into()), ..self }
     }
 
     /// The job that is stored although this went wrong.
     pub(super) fn job_id(self, job_id: &str) -> Self {
-        Self { job_id: Some(job_id.to_owned()), ..self }
+        Self { job_id: Some(job_id.into()), ..self }
     }
 
     /// The status the job has.
@@ -142,7 +142,7 @@ impl Fault {
             (None, _) => "the request is not valid".to_owned(),
         };
         violations.truncate(VIOLATIONS_MAX);
-        Self { violations, ..Self::malformed(message) }
+        Self { violations: violations.into(), ..Self::malformed(message) }
     }
 
     /// Nothing is known to have happened.
@@ -208,10 +208,10 @@ impl Fault {
             "code": self.code.as_u16(), "message": self.message, "hint": self.hint, "reason": self.reason.word(),
         });
         if let Some(job_id) = &self.job_id {
-            body["job_id"] = job_id.as_str().into();
+            body["job_id"] = Value::from(&**job_id);
         }
         if let Some(field) = &self.field {
-            body["field"] = field.as_str().into();
+            body["field"] = Value::from(&**field);
         }
         if let Some(status) = self.status {
             body["status"] = status.word().into();

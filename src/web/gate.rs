@@ -10,7 +10,7 @@ use axum::response::IntoResponse as _;
 
 use super::fault::Fault;
 use crate::domain::reason::Reason;
-use crate::domain::word::Word as _;
+use crate::domain::word::Word;
 use crate::door::table::{Need, need_of_route};
 use crate::door::{Face, Refusal, Shed};
 
@@ -108,7 +108,7 @@ impl From<Refusal> for Fault {
                 .hint("it may have been revoked, or have expired: `longhaul key list` says more")
                 .challenge(CHALLENGE),
             Refusal::ScopeRequired(scopes) => {
-                let words: Vec<String> = scopes.iter().map(|scope| scope.word()).collect();
+                let words: Vec<String> = scopes.iter().map(Word::word).collect();
                 let message = format!("the API key lacks the scope {}", words.join(" or "));
                 Self::new(Reason::ScopeRequired, message)
                     .hint("use a key with that scope: `longhaul key create --scope`")

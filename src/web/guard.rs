@@ -156,7 +156,7 @@ mod tests {
 
     async fn leaves(request: Request) {
         request.extensions().get::<Room>().expect("the limit has put it there").leave();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     #[tokio::test]
