@@ -107,9 +107,9 @@ pub async fn run(args: ImportArgs) -> Result<Exit> {
     let report = done?;
     let mut out = io::stdout().lock();
     if args.json {
-        report.write_json(&mut out)?
+        report.write_json(&mut out)?;
     } else {
-        report.write_text(&mut out)?
+        report.write_text(&mut out)?;
     }
     let is_whole = report.count(Outcome::LeftOut) == 0;
     Ok(if is_whole { Exit::Ok } else { Exit::Unexpected })

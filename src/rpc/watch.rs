@@ -185,9 +185,11 @@ impl Watch {
 
     /// Begins with what comes after a sequence; of a job that was pruned there is nothing.
     async fn begin_after(&mut self, store: &Store, after: i32) -> Result<(), Status> {
-        self.read_outline(store).await.map_err(|error| match error {
-            StoreError::JobPruned { .. } => status::nothing_after(&error, &self.key, after),
-            error => self.failed(error),
+        self.read_outline(store).await.map_err(|error| {
+            if matches!(error, StoreError::JobPruned { .. }) {
+                return status::nothing_after(&error, &self.key, after);
+            }
+            self.failed(error)
         })?;
         let last = self.read_first_page().await?;
         if after > last {

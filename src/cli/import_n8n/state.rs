@@ -95,10 +95,10 @@ impl<'a> State<'a> {
 
 /// A part of what stands for a step; a text that stands for it is its output.
 fn named<'a>(of_step: &'a Value, name: &str) -> Option<&'a Value> {
-    match of_step {
-        Value::String(_) => Some(of_step).filter(|_| name == "output"),
-        other => other.get(name),
+    if of_step.is_string() {
+        return Some(of_step).filter(|_| name == "output");
     }
+    of_step.get(name)
 }
 
 /// A text, or what holds one; anything else as JSON.

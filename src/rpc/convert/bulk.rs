@@ -23,7 +23,7 @@ pub fn bulk(request: proto::ControlJobsRequest) -> Result<Bulk, Vec<Violation>> 
         Some(Action::Pause(pause)) => Command::Pause { now: pause.now },
         Some(Action::Resume(sent)) => resume(&sent, &mut faults),
         Some(Action::Cancel(cancel)) => Command::Cancel { comment: cancel.comment },
-        Some(Action::Retry(sent)) => retry(&sent, &mut faults),
+        Some(Action::Retry(sent)) => retry(sent, &mut faults),
         None => {
             faults.add("action", "must be one of pause, resume, cancel, retry");
             Command::Status

@@ -48,7 +48,7 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
         Some(Action::Pause(pause)) => Command::Pause { now: pause.now },
         Some(Action::Resume(sent)) => resume(&sent, &mut faults),
         Some(Action::Cancel(cancel)) => Command::Cancel { comment: cancel.comment },
-        Some(Action::Retry(sent)) => retry(&sent, &mut faults),
+        Some(Action::Retry(sent)) => retry(sent, &mut faults),
         Some(Action::Approve(approve)) => Command::Decide {
             approval_id: approval_id("approve.approval_id", &approve.approval_id, &mut faults),
             verdict: Verdict::Approve,
@@ -89,7 +89,7 @@ pub(super) fn resume(sent: &proto::ResumeAction, faults: &mut Faults) -> Command
 }
 
 /// Where a job is to begin again.
-pub(super) fn retry(sent: &proto::RetryAction, faults: &mut Faults) -> Command {
+pub(super) fn retry(sent: proto::RetryAction, faults: &mut Faults) -> Command {
     faults.check_step("retry.from_step", sent.from_step);
     Command::Retry { from_step: number(sent.from_step) }
 }
