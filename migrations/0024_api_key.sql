@@ -26,3 +26,7 @@ comment on column longhaul.api_key.last_used_at is 'When it was last shown, give
 
 -- The living key of a name; one that has expired is revoked before its name is given again.
 create unique index api_key_name on longhaul.api_key (name) where revoked_at is null;
+
+-- A caller with a key may decide in the name of somebody else.
+comment on column longhaul.decision.via is
+  'Through which link (the SHA-256 of its token, in hex, as in approval_link), from which number or id, or by which caller (key:NAME) in the name of the voter; for whoever examines a decision.';

@@ -1,8 +1,14 @@
-//! Configuration: what the environment says, read once at start.
+//! Configuration: what the environment and a file say, read once at start.
 //!
 //! Each module owns its settings; this file only puts them together.
 //! All mistakes are found before any is reported, so that one start tells them all; none of them shows a secret.
 //! Every secret may come from a file instead: `NAME_FILE` names it.
+
+mod source;
+
+mod flags;
+
+mod client;
 
 mod book;
 
@@ -10,7 +16,13 @@ mod endpoint;
 
 mod listen;
 
+mod retention;
+
 mod secret;
+
+mod service;
+
+mod web;
 
 mod whatsapp;
 
@@ -23,13 +35,19 @@ use std::time::Duration;
 use chrono_tz::Tz;
 use http::Uri;
 
+pub use self::client::{ClientSettings, client};
+pub use self::flags::{Flags, data_dir, ready_file, sandbox_addr};
 pub use self::listen::Listen;
+pub use self::retention::{days, retention};
+use self::source::all_or_mistakes;
+pub use self::source::{Source, VARIABLES};
 use crate::domain::book::Book;
 use crate::domain::language::{SPOKEN, is_spoken};
 use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::{Faults, Violation, check_budget, check_model, check_people};
+use crate::door::{LimitSettings, LineSettings, Tls};
 use crate::engine::{BatchSettings, EngineSettings};
 use crate::model::ModelSettings;
 use crate::notify::NotifySettings;
@@ -47,6 +65,12 @@ pub struct Config {
     pub http_addr: SocketAddr,
     /// Whether anybody is let in while there has never been a key.
     pub may_be_open: bool,
+    /// TLS on both faces, if it is spoken.
+    pub tls: Option<Tls>,
+    /// How much is taken of connections.
+    pub lines: LineSettings,
+    /// How much each caller may ask for.
+    pub limits: LimitSettings,
     /// The database.
     pub store: StoreSettings,
     /// The model provider.
@@ -62,7 +86,7 @@ pub struct Config {
 }
 
 /// What is wrong with the configuration, a line each.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub struct ConfigError(pub Vec<String>);
 
 impl fmt::Display for ConfigError {
@@ -72,13 +96,26 @@ impl fmt::Display for ConfigError {
     }
 }
 
+impl ConfigError {
+    /// All that is wrong in several of them, each told once.
+    pub fn of(errors: impl IntoIterator<Item = Self>) -> Self {
+        let mut all = Vec::new();
+        for mistake in errors.into_iter().flat_map(|error| error.0) {
+            if !all.contains(&mistake) {
+                all.push(mistake);
+            }
+        }
+        Self(all)
+    }
+}
+
 impl Config {
-    /// Reads the process's environment, with `given` before it: what `longhaul dev` knows by itself.
-    pub fn read(listen: Listen, given: &[(&str, String)]) -> Result<Self, ConfigError> {
-        Self::from_variables(listen, |name| {
-            let own = given.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone());
-            variable(name).or(own)
-        })
+    /// Reads everything, flags before all.
+    pub fn read(flags: Flags, source: &Source) -> Result<Self, ConfigError> {
+        let mut reader = Reader::new(|name: &str| source.find(name));
+        let listen = reader.listen(flags);
+        let config = reader.config(listen);
+        all_or_mistakes(source, config, reader.mistakes)
     }
 
     /// Reads variables from anywhere.
@@ -86,7 +123,7 @@ impl Config {
         listen: Listen,
         find: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let mut reader = Reader { find, mistakes: Vec::new(), has_faulty_book: false };
+        let mut reader = Reader::new(find);
         let config = reader.config(listen);
         if reader.mistakes.is_empty() { Ok(config) } else { Err(ConfigError(reader.mistakes)) }
     }
@@ -95,21 +132,22 @@ impl Config {
 impl Config {
     /// Fills in the sidecar's own address where no public one is configured and its port was left to the system.
     pub fn know_http_addr(&mut self, http_addr: SocketAddr) {
-        let own = format!("http://{}", self.http_addr);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let own = format!("{scheme}://{}", self.http_addr);
         let urls =
             [&mut self.notify.public_url, &mut self.web.public_url, &mut self.engine.public_url];
         for public_url in urls {
             if *public_url == own {
-                *public_url = format!("http://{http_addr}");
+                *public_url = format!("{scheme}://{http_addr}");
             }
         }
         self.http_addr = http_addr;
     }
 }
 
-/// What the environment says about telemetry, which starts before everything else.
-pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
-    let mut reader = Reader { find: variable, mistakes: Vec::new(), has_faulty_book: false };
+/// What is said about telemetry, which starts before everything else.
+pub fn telemetry(source: &Source) -> Result<TelemetrySettings, ConfigError> {
+    let mut reader = Reader::new(|name: &str| source.find(name));
     let format = match reader.text("LONGHAUL_LOG_FORMAT").as_deref() {
         None | Some("text") => LogFormat::Text,
         Some("json") => LogFormat::Json,
@@ -118,27 +156,30 @@ pub fn telemetry() -> Result<TelemetrySettings, ConfigError> {
             LogFormat::Text
         }
     };
-    let settings = TelemetrySettings::read(format, variable);
-    if reader.mistakes.is_empty() { Ok(settings) } else { Err(ConfigError(reader.mistakes)) }
+    let settings = TelemetrySettings::read(format, |name| source.find(name));
+    if !settings.has_good_filter() {
+        reader.mistake("RUST_LOG must be of the form `info,sqlx=warn`");
+    }
+    all_or_mistakes(source, settings, reader.mistakes)
 }
 
-/// What the environment says about the database alone.
-pub fn database() -> Result<StoreSettings, ConfigError> {
-    let mut reader = Reader { find: variable, mistakes: Vec::new(), has_faulty_book: false };
+/// What is said about the database alone.
+pub fn database(source: &Source) -> Result<StoreSettings, ConfigError> {
+    let mut reader = Reader::new(|name: &str| source.find(name));
     let store = reader.store();
-    if reader.mistakes.is_empty() { Ok(store) } else { Err(ConfigError(reader.mistakes)) }
+    all_or_mistakes(source, store, reader.mistakes)
 }
 
-/// Whether the environment names a database.
-pub fn names_a_database() -> bool {
+/// Whether a database is named.
+pub fn names_a_database(source: &Source) -> bool {
     ["LONGHAUL_DATABASE_URL", "LONGHAUL_DATABASE_URL_FILE", "DATABASE_URL", "DATABASE_URL_FILE"]
         .iter()
-        .any(|name| variable(name).is_some())
+        .any(|name| source.find(name).is_some())
 }
 
-/// Whether the environment says where links lead.
-pub fn has_public_url() -> bool {
-    variable("LONGHAUL_PUBLIC_URL").is_some()
+/// Whether it is said where links lead.
+pub fn has_public_url(source: &Source) -> bool {
+    source.find("LONGHAUL_PUBLIC_URL").is_some()
 }
 
 /// An environment variable; an empty one is the same as none.
@@ -155,11 +196,18 @@ struct Reader<F> {
 }
 
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
+    fn new(find: F) -> Self {
+        Self { find, mistakes: Vec::new(), has_faulty_book: false }
+    }
+
     fn config(&mut self, listen: Listen) -> Config {
         let key_header = self.key_header("LONGHAUL_KEY_HEADER");
+        let tls = self.tls();
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let public_url = self
             .url("LONGHAUL_PUBLIC_URL")
-            .unwrap_or_else(|| format!("http://{}", listen.http_addr));
+            .unwrap_or_else(|| format!("{scheme}://{}", listen.http_addr));
+        let request_timeout = self.request_timeout();
         let whatsapp = self.whatsapp();
         let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
         let webhook = self.whatsapp_webhook();
@@ -169,7 +217,10 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
         Config {
             grpc_addr: listen.grpc_addr,
             http_addr: listen.http_addr,
-            may_be_open: listen.may_be_open(),
+            may_be_open: listen.may_be_open(tls.as_ref()),
+            tls,
+            lines: self.lines(request_timeout),
+            limits: self.limits(),
             store: self.store(),
             model: self.model(),
             notify: NotifySettings {
@@ -183,58 +234,27 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             },
             engine,
             rpc: RpcSettings {
-                request_timeout: Duration::from_secs(30),
+                request_timeout,
                 requests_max,
                 message_bytes_max: 4 << 20,
                 key_header: key_header.clone(),
+                watch_patience: self.watch_patience(),
+                web_origins: self.web_origins(),
             },
             web: WebSettings {
                 public_url,
                 is_on_loopback: listen.http_addr.ip().is_loopback(),
-                request_timeout: Duration::from_secs(30),
-                body_bytes_max: 4 << 20,
+                request_timeout,
+                body_bytes_max: self.number("LONGHAUL_BODY_BYTES_MAX", 4 << 20, 1024, 64 << 20),
                 requests_max,
                 whatsapp: webhook,
                 time_zone,
                 book,
                 key_header,
+                webhook_prefix: self.webhook_prefix("LONGHAUL_WEBHOOK_PREFIX"),
+                cors_origins: self.origins("LONGHAUL_CORS_ORIGINS"),
+                is_lenient: self.switch("LONGHAUL_LENIENT"),
             },
-        }
-    }
-
-    fn store(&mut self) -> StoreSettings {
-        let url = self.secret("LONGHAUL_DATABASE_URL").or_else(|| self.secret("DATABASE_URL"));
-        let store = StoreSettings {
-            database_url: url.unwrap_or_default(),
-            direct_url: self.secret("LONGHAUL_DATABASE_DIRECT_URL"),
-            connections_max: self.number("LONGHAUL_DATABASE_CONNECTIONS", 20, 4, 1000),
-        };
-        for (name, url) in [
-            ("DATABASE_URL", Some(&store.database_url)),
-            ("LONGHAUL_DATABASE_DIRECT_URL", store.direct_url.as_ref()),
-        ] {
-            if url.is_some_and(|url| !StoreSettings::names_a_postgres(url)) {
-                self.mistake(&format!(
-                    "{name} must name a Postgres, such as postgres://user@host/database"
-                ));
-            }
-        }
-        store
-    }
-
-    fn model(&mut self) -> ModelSettings {
-        let default = ModelSettings::default();
-        ModelSettings {
-            base_url: self.url("LONGHAUL_MODEL_BASE_URL").unwrap_or(default.base_url),
-            api_key: self.secret("LONGHAUL_MODEL_API_KEY"),
-            version: self.text("LONGHAUL_MODEL_API_VERSION").unwrap_or(default.version),
-            web_search_tool: self.text("LONGHAUL_MODEL_WEB_SEARCH_TOOL"),
-            list_period: Some(self.number("LONGHAUL_MODEL_LIST_SECONDS", 3600, 0, 86_400))
-                .filter(|seconds| *seconds > 0)
-                .map(Duration::from_secs),
-            connect_timeout: default.connect_timeout,
-            streams: self.number("LONGHAUL_MODEL_STREAMS", default.streams, 1, 1000),
-            concurrency: self.number("LONGHAUL_MODEL_CONCURRENCY", 0, 0, 10_000),
         }
     }
 
@@ -258,6 +278,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             lease: Duration::from_secs(self.number("LONGHAUL_LEASE_SECONDS", 30, 1, 3600)),
             drain: Duration::from_secs(self.number("LONGHAUL_DRAIN_SECONDS", 25, 0, 3600)),
             poll: Duration::from_secs(1),
+            retention: self.retention(),
             sweep: Duration::from_millis(self.number("LONGHAUL_SWEEP_MS", 400, 20, 60_000)),
             batch: BatchSettings {
                 linger: Duration::from_millis(self.number(

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, ConfigError};
-use crate::door::Keyring;
+use crate::door::{self, Keyring, Limits, Port, Tls, Wire};
 use crate::engine::Engine;
 use crate::engine::batcher::Batcher;
+use crate::engine::count::Counter;
 use crate::engine::executor::Executor;
 use crate::engine::gauge::Gauger;
 use crate::engine::lease::LeaseKeeper;
@@ -28,8 +30,9 @@ use crate::store::Store;
 use crate::{rpc, web};
 
 /// Said where others can reach a server and there is nobody to let in.
-const NO_KEYS: &str = "others can reach this server, and there is no key to let them in by: \
-    make one with `longhaul key create`, use loopback addresses, or say --insecure";
+const NO_KEYS: &str = "others can reach this server, and there is no key to let them in by: make one with \
+    `longhaul key create NAME --scope …` on the same DATABASE_URL, let clients show certificates with \
+    LONGHAUL_TLS_CLIENT_CA_FILE, listen on loopback addresses, or say --insecure";
 
 /// A server that serves.
 pub struct Server {
@@ -54,6 +57,7 @@ impl Server {
     pub async fn start(mut config: Config) -> Result<Self> {
         // Once per process; that another server of this process has done it is no fault.
         let _already = rustls::crypto::ring::default_provider().install_default();
+        allow_many_files(config.lines.connections_max);
         let (grpc, http) = (bind(config.grpc_addr).await?, bind(config.http_addr).await?);
         let (grpc_addr, http_addr) = (grpc.local_addr()?, http.local_addr()?);
         config.know_http_addr(http_addr);
@@ -86,6 +90,8 @@ impl Server {
         store.open_when_it_answers().await.context("could not open the database")?;
         server.watch_keys(keyring, &config).await?;
         server.run_loops(lease, executor, prices, &config).await?;
+        let counter = Counter::new(store);
+        server.spawn("counter", |stop| async move { counter.run(stop).await });
         server.spawn("batches", |stop| async move { batcher.run(stop).await });
         server.spawn("list of models", |stop| async move { lister.keep_catalog(stop).await });
         Ok(server)
@@ -100,19 +106,28 @@ impl Server {
         keyring: &Keyring,
         config: &Config,
     ) {
-        let routes = rpc::routes(engine.clone(), &config.rpc, self.stop.clone());
-        let (settings, stop) = (config.rpc.clone(), self.stop.clone());
-        let keys = keyring.clone();
-        self.loops.spawn(async move {
-            let served = rpc::serve(grpc, routes, &settings, keys, stop).await;
-            ("gRPC face", served.map_err(Into::into))
+        let (limits, served) = (
+            Limits::new(config.limits),
+            rpc::routes(engine.clone(), &config.rpc, self.stop.clone()),
+        );
+        let wire = |port: Port, speaks_http1: bool| Wire {
+            lines: config.lines.clone(),
+            tls: config.tls.as_ref().map(|tls| tls.acceptor(port)),
+            speaks_http1,
+        };
+        let speaks_http1 = config.rpc.web_origins.is_some();
+        let of_grpc = wire(Port::Grpc { speaks_http1 }, speaks_http1);
+        let of_http = wire(Port::Http, true);
+        let router =
+            web::router(engine, &config.web, keyring.clone(), limits.clone(), self.stop.clone());
+        let (settings, guards) = (config.rpc.clone(), (keyring.clone(), limits));
+        self.spawn("gRPC face", |stop| async move {
+            rpc::serve(grpc, served, &settings, guards, of_grpc, stop).await;
         });
-        let router = web::router(engine, &config.web, keyring.clone());
-        let stop = self.stop.clone();
-        self.loops.spawn(async move {
-            let served = web::serve(http, router, stop).await;
-            ("HTTP face", served.map_err(Into::into))
-        });
+        self.spawn("HTTP face", |stop| door::serve(http, router, of_http, stop));
+        if let Some(tls) = config.tls.clone() {
+            self.spawn("certificates", |stop| async move { tls.run(stop).await });
+        }
     }
 
     /// Reads the keys, and refuses to serve others where nothing guards it.
@@ -121,8 +136,16 @@ impl Server {
         let read =
             store.when_it_answers(async || keyring.run_once().await.map(|_changed| ())).await;
         read.context("could not read the keys")?;
-        if !keyring.lets_anybody_in() && !config.may_be_open {
+        let knows_clients = config.tls.as_ref().is_some_and(Tls::knows_clients);
+        if !keyring.lets_anybody_in() && !config.may_be_open && !knows_clients {
             return Err(ConfigError(vec![NO_KEYS.to_owned()]).into());
+        }
+        if keyring.is_open() {
+            tracing::warn!(
+                "there is no key, so whoever reaches this server can do everything; `longhaul key create` closes it"
+            );
+        } else if !keyring.lets_anybody_in() {
+            tracing::warn!("no key is good, so nobody is let in; `longhaul key create` makes one");
         }
         self.spawn("keys", |stop| async move { keyring.run(stop).await });
         Ok(())
@@ -151,7 +174,8 @@ impl Server {
         read.context("could not read the imported prices")?;
         let registered = store.when_it_answers(|| lease.register()).await;
         registered.context("could not register the executor")?;
-        let sweeper = Sweeper::new(store.clone(), config.engine.sweep, config.notify.book.clone());
+        let sweeper = Sweeper::new(store.clone(), config.engine.sweep, config.notify.book.clone())
+            .pruning(config.engine.retention);
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
@@ -234,6 +258,27 @@ impl Server {
             run.await;
             (name, Ok(()))
         });
+    }
+}
+
+/// Each connection is an open file, of which the system allows few unless it is asked for more.
+fn allow_many_files(connections_max: usize) {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let allowed = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(error) => {
+            tracing::debug!(%error, "the limit of open files could not be raised");
+            soft
+        }
+    };
+    // Both faces, and the other ends.
+    let needed = connections_max.saturating_mul(2).saturating_add(1000);
+    if u64::try_from(needed).is_ok_and(|needed| allowed < needed) {
+        tracing::warn!(
+            allowed,
+            connections_max,
+            "more connections may come than files may be open"
+        );
     }
 }
 

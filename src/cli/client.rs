@@ -1,22 +1,28 @@
 //! The connection to a server: every command but the ones that are servers goes through it.
 //!
-//! In comes an address; out goes a client that reconnects by itself and notices a dead peer.
-//! A server that is not there is told as exactly that, before the first call.
+//! In come an address and what the environment has to show; out goes a client that reconnects by itself and notices a
+//! dead peer. A server that is not there is told as exactly that, before the first call.
+//! A key never comes from a flag and is never printed; where it would be sent in clear text, a warning says so.
 
-use std::{error::Error as _, time::Duration};
+use std::{error::Error as _, net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use clap::Args;
+use http::Uri;
+use secrecy::ExposeSecret as _;
 use tonic::{
-    Code, Status,
-    transport::{Channel, Endpoint},
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
 
 use super::exit::CliError;
+use crate::config::{self, ClientSettings, ConfigError};
 use crate::rpc::proto::{GetJobRequest, GetJobResponse, job_service_client::JobServiceClient};
 
 /// A client of the job service.
-pub type Client = JobServiceClient<Channel>;
+pub type Client = JobServiceClient<InterceptedService<Channel, Credential>>;
 
 /// A reply is at most 3 MiB by the server's promise; this leaves room for a server that promises more.
 const REPLY_LIMIT_BYTES: usize = 16 * 1024 * 1024;
@@ -32,33 +38,110 @@ pub struct ClientArgs {
         default_value = "http://127.0.0.1:50051"
     )]
     pub server: String,
+    /// A file with the authorities to trust in place of the system's, as PEM, where the address is https
+    #[arg(long, env = "LONGHAUL_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
     /// Print JSON for machines
     #[arg(long)]
     pub json: bool,
 }
 
 impl ClientArgs {
-    /// Connects to the server, or says that nothing listens there.
+    /// Connects to the server with what the environment has to show, or says that nothing listens there.
     pub async fn connect(&self) -> Result<Client> {
-        connect(&self.server).await
+        let settings = config::client(self.ca_file.as_deref())?;
+        if settings.api_key.is_some() && sends_in_clear(&url_of(&self.server)) {
+            eprintln!(
+                "warning: the key goes to {} unencrypted; use an https:// address, or a tunnel",
+                self.server
+            );
+        }
+        connect_with(&self.server, &settings).await
     }
 }
 
-/// Connects to a server given as a URL or as `host:port`.
+/// What a client shows with each call.
+#[derive(Clone, Debug)]
+pub struct Credential(Option<MetadataValue<Ascii>>);
+
+impl Credential {
+    fn of(settings: &ClientSettings) -> Result<Self> {
+        let Some(key) = &settings.api_key else { return Ok(Self(None)) };
+        let value = format!("Bearer {}", key.expose_secret()).parse();
+        let mut value: MetadataValue<Ascii> = value.map_err(|_why| {
+            // The text is a secret, whatever is wrong with it.
+            ConfigError(vec!["LONGHAUL_API_KEY must be a key, as it was printed".to_owned()])
+        })?;
+        value.set_sensitive(true);
+        Ok(Self(Some(value)))
+    }
+}
+
+impl Interceptor for Credential {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Connects to a server given as a URL or as `host:port`, and shows nothing.
 pub async fn connect(server: &str) -> Result<Client> {
-    let url = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
-    let endpoint = Endpoint::from_shared(url.clone())
-        .map_err(|error| CliError::Usage(format!("`{server}` is not a server's address: {error}")))?
+    connect_with(server, &ClientSettings::default()).await
+}
+
+/// Connects to a server given as a URL or as `host:port`.
+pub async fn connect_with(server: &str, settings: &ClientSettings) -> Result<Client> {
+    let url = url_of(server);
+    let wrong = |error: &dyn std::error::Error| {
+        CliError::Usage(format!("`{server}` is not a server's address: {error}"))
+    };
+    let mut endpoint = Endpoint::from_shared(url.clone())
+        .map_err(|error| wrong(&error))?
         .connect_timeout(Duration::from_secs(5))
         .tcp_nodelay(true)
         .http2_keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10))
         .keep_alive_while_idle(true);
+    if endpoint.uri().scheme_str() == Some("https") {
+        let _already = rustls::crypto::ring::default_provider().install_default();
+        endpoint = endpoint.tls_config(tls(settings)).map_err(|error| {
+            let what = "the certificates for this server cannot be used";
+            ConfigError(vec![format!("{what}: {}", root_cause(&error))])
+        })?;
+    }
+    let credential = Credential::of(settings)?;
     let channel = endpoint
         .connect()
         .await
         .map_err(|error| CliError::Unreachable { server: url, why: root_cause(&error) })?;
-    Ok(Client::new(channel).max_decoding_message_size(REPLY_LIMIT_BYTES))
+    let client = Client::new(InterceptedService::new(channel, credential));
+    Ok(client.max_decoding_message_size(REPLY_LIMIT_BYTES))
+}
+
+fn tls(settings: &ClientSettings) -> ClientTlsConfig {
+    let tls = ClientTlsConfig::new();
+    let tls = match &settings.authorities {
+        Some(authorities) => tls.ca_certificate(Certificate::from_pem(authorities)),
+        None => tls.with_native_roots(),
+    };
+    match &settings.identity {
+        Some((cert, key)) => tls.identity(Identity::from_pem(cert, key.expose_secret())),
+        None => tls,
+    }
+}
+
+fn url_of(server: &str) -> String {
+    if server.contains("://") { server.to_owned() } else { format!("http://{server}") }
+}
+
+/// Whether what is sent there can be read by others.
+fn sends_in_clear(url: &str) -> bool {
+    let Ok(url) = url.parse::<Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    url.scheme_str() == Some("http") && !is_here
 }
 
 /// Shows a job, with its submission where `include_spec` says so.
@@ -121,6 +204,32 @@ mod tests {
         let error = connect(&address).await.expect_err("nothing listens");
         assert!(error.to_string().starts_with(&format!("no server answers at http://{address}:")));
         assert_eq!(report(&error), Exit::Unreachable);
+    }
+
+    #[test]
+    fn a_key_is_safe_over_tls_and_on_this_machine() {
+        for safe in [
+            "https://jobs.example",
+            "http://127.0.0.1:50051",
+            "http://[::1]:1",
+            "http://localhost:1",
+        ] {
+            assert!(!sends_in_clear(safe), "{safe}");
+        }
+        for clear in ["http://jobs.example", "http://10.0.0.1:50051", "http://[2001:db8::1]:1"] {
+            assert!(sends_in_clear(clear), "{clear}");
+        }
+    }
+
+    #[test]
+    fn a_key_does_not_print() {
+        let settings =
+            ClientSettings { api_key: Some("lh_s3cret".to_owned().into()), ..Default::default() };
+        let shown = format!("{:?}{settings:?}", Credential::of(&settings).expect("it is a key"));
+        assert!(!shown.contains("s3cret"), "{shown}");
+        let wrong =
+            ClientSettings { api_key: Some("s3\ncret".to_owned().into()), ..Default::default() };
+        assert_eq!(report(&Credential::of(&wrong).expect_err("no key")), Exit::Configuration);
     }
 
     #[tokio::test]

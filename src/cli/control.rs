@@ -1,4 +1,4 @@
-//! `longhaul pause, resume, cancel, retry, approve, reject`: one action on one job.
+//! `longhaul pause, resume, cancel, retry, approve, reject`: one action on one job, or on those that are picked.
 //!
 //! In come a job's id and what the action needs; out goes how the job stands after it.
 //! An action that had already taken effect is no error: it says that nothing changed.
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 
+use super::bulk::{self, PickArgs};
 use super::{
     client::{ClientArgs, call_error},
     exit::Exit,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::rpc::proto::{
     ApproveAction, CancelAction, ControlRequest, PauseAction, RejectAction, RequestChangesAction,
-    ResumeAction, RetryAction, control_request::Action,
+    ResumeAction, RetryAction, control_jobs_request::Action as Bulk, control_request::Action,
 };
 
 /// The job an action is for.
@@ -35,41 +36,59 @@ struct Target {
     client: ClientArgs,
 }
 
-/// Hold a job where it is
+/// The job an action is for, or which jobs.
+#[derive(Args, Debug)]
+struct Targets {
+    /// The job's id; or pick jobs with --where, --created-from and --created-before
+    #[arg(
+        required_unless_present_any = ["where", "created_from", "created_before"],
+        conflicts_with_all = ["where", "created_from", "created_before"]
+    )]
+    job: Option<String>,
+    /// An id of your own for this action: asked again with it, the answer is the same as the first time
+    #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
+    request_id: String,
+    #[command(flatten)]
+    pick: PickArgs,
+    #[command(flatten)]
+    client: ClientArgs,
+}
+
+/// Hold a job where it is, or many
 #[derive(Args, Debug)]
 pub struct PauseArgs {
     #[command(flatten)]
-    target: Target,
+    targets: Targets,
     /// Abort the model call in hand instead of letting it finish
     #[arg(long)]
     now: bool,
 }
 
-/// Let a paused job go on
+/// Let a paused job go on, or many
 #[derive(Args, Debug)]
 pub struct ResumeArgs {
     #[command(flatten)]
-    target: Target,
+    targets: Targets,
     /// What the job may cost at the most from now on, in US dollars
     #[arg(long, value_name = "USD", default_value = "", hide_default_value = true)]
     budget: String,
 }
 
-/// End a job
+/// End a job, or many
 #[derive(Args, Debug)]
 pub struct CancelArgs {
     #[command(flatten)]
-    target: Target,
+    targets: Targets,
     /// Why; shown in the job's history
     #[arg(long, default_value = "", hide_default_value = true)]
     comment: String,
 }
 
-/// Begin again a job that failed or was cancelled
+/// Begin again a job that failed or was cancelled, or many
 #[derive(Args, Debug)]
 pub struct RetryArgs {
     #[command(flatten)]
-    target: Target,
+    targets: Targets,
     /// The step to begin at, instead of the one that failed
     #[arg(long, value_name = "STEP", default_value_t = 0, hide_default_value = true)]
     from_step: i32,
@@ -104,28 +123,32 @@ pub struct ApproveArgs {
 impl PauseArgs {
     /// Runs the command.
     pub async fn run(self) -> Result<Exit> {
-        act(self.target, Action::Pause(PauseAction { now: self.now })).await
+        let pause = PauseAction { now: self.now };
+        self.targets.act(Action::Pause(pause), Bulk::Pause(pause)).await
     }
 }
 
 impl ResumeArgs {
     /// Runs the command.
     pub async fn run(self) -> Result<Exit> {
-        act(self.target, Action::Resume(ResumeAction { budget_usd: self.budget })).await
+        let resume = ResumeAction { budget_usd: self.budget };
+        self.targets.act(Action::Resume(resume.clone()), Bulk::Resume(resume)).await
     }
 }
 
 impl CancelArgs {
     /// Runs the command.
     pub async fn run(self) -> Result<Exit> {
-        act(self.target, Action::Cancel(CancelAction { comment: self.comment })).await
+        let cancel = CancelAction { comment: self.comment };
+        self.targets.act(Action::Cancel(cancel.clone()), Bulk::Cancel(cancel)).await
     }
 }
 
 impl RetryArgs {
     /// Runs the command.
     pub async fn run(self) -> Result<Exit> {
-        act(self.target, Action::Retry(RetryAction { from_step: self.from_step })).await
+        let retry = RetryAction { from_step: self.from_step };
+        self.targets.act(Action::Retry(retry), Bulk::Retry(retry)).await
     }
 }
 
@@ -152,6 +175,17 @@ impl DecideArgs {
         let Self { target, approval_id, comment, on_behalf_of } = self;
         let vote = RejectAction { approval_id, comment, on_behalf_of };
         act(target, Action::Reject(vote)).await
+    }
+}
+
+impl Targets {
+    /// The action on the one job, or the same on all that are picked.
+    async fn act(self, action: Action, bulk: Bulk) -> Result<Exit> {
+        let Self { job, request_id, pick, client } = self;
+        match job {
+            Some(job) => act(Target { job, request_id, client }, action).await,
+            None => bulk::run(pick, request_id, &client, bulk).await,
+        }
     }
 }
 

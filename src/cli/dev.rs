@@ -2,7 +2,12 @@
 //!
 //! In come the addresses and a folder for the data; it runs until it is told to stop.
 
-use std::{env, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    env,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -15,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::exit::Exit;
 use super::sandbox::check_reach;
 use super::serve::{FaceArgs, Ready, Signals, start_unless_told, until_told};
-use crate::config::{self, Config, Listen};
+use crate::config::{self, Config, ConfigError, Source};
 use crate::dev::postgres::{Postgres, PostgresSettings};
 use crate::dev::sandbox;
 use crate::telemetry::Telemetry;
@@ -28,25 +33,20 @@ const APP_SECRET: &str = "sandbox";
 pub struct DevArgs {
     #[command(flatten)]
     pub faces: FaceArgs,
-    /// Where the sandbox listens
-    #[arg(
-        long,
-        env = "LONGHAUL_SANDBOX_ADDR",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:8090"
-    )]
-    pub sandbox_addr: SocketAddr,
-    /// The folder of the embedded Postgres
+    /// Where the sandbox listens [env: `LONGHAUL_SANDBOX_ADDR`] [default: 127.0.0.1:8090]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub sandbox_addr: Option<SocketAddr>,
+    /// The folder of the embedded Postgres [env: `LONGHAUL_DATA_DIR`]
     /// [default: /var/lib/longhaul for root, else longhaul in the user's data folder]
-    #[arg(long, env = "LONGHAUL_DATA_DIR", value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER")]
     pub data_dir: Option<PathBuf>,
 }
 
 impl DevArgs {
     /// The folder of the embedded Postgres: the one that was named, else the place for it on this machine.
-    pub fn data_dir(&self) -> Result<PathBuf> {
-        if let Some(named) = &self.data_dir {
-            return Ok(named.clone());
+    fn data_dir(&self, source: &Source) -> Result<PathBuf> {
+        if let Some(named) = config::data_dir(self.data_dir.clone(), source) {
+            return Ok(named);
         }
         if geteuid().is_root() {
             return Ok(PathBuf::from("/var/lib/longhaul"));
@@ -63,21 +63,39 @@ impl DevArgs {
 
 /// Runs the command.
 pub async fn run(args: DevArgs) -> Result<Exit> {
-    check_reach("--sandbox-addr", args.sandbox_addr)?;
-    if let Some(file) = &args.faces.ready_file {
+    let source = args.faces.address.source();
+    let sandbox_addr = config::sandbox_addr(args.sandbox_addr, &source);
+    if let Ok(addr) = &sandbox_addr {
+        check_reach("--sandbox-addr", *addr)?;
+    }
+    let ready_file = config::ready_file(args.faces.ready_file.clone(), &source);
+    if let Some(file) = &ready_file {
         Ready::forget(file)?;
     }
-    let telemetry = Telemetry::start(&config::telemetry()?)?;
-    let listener = TcpListener::bind(args.sandbox_addr)
+    let own = !config::names_a_database(&source);
+    // With placeholders for what is not known yet, so that every mistake is told before anything is started.
+    let placed = source.clone().with(&given("postgres:///longhaul", "http://127.0.0.1"));
+    let checked = Config::read(args.faces.address.flags(Some(false)), &placed);
+    let (telemetry, sandbox_addr) = match (checked, config::telemetry(&source), sandbox_addr) {
+        (Ok(_), Ok(telemetry), Ok(addr)) => (telemetry, addr),
+        (config, telemetry, addr) => {
+            let errors = [config.err(), telemetry.err(), addr.err()].into_iter().flatten();
+            return Err(ConfigError::of(errors).into());
+        }
+    };
+    let telemetry = Telemetry::start(&telemetry)?;
+    let listener = TcpListener::bind(sandbox_addr)
         .await
-        .with_context(|| format!("could not listen on {}", args.sandbox_addr))?;
+        .with_context(|| format!("could not listen on {sandbox_addr}"))?;
     let sandbox_url = format!("http://{}", listener.local_addr()?);
     let stop_sandbox = CancellationToken::new();
     let sandbox = tokio::spawn(sandbox::serve(listener, stop_sandbox.clone()));
 
-    let own = !config::names_a_database();
-    let postgres = if own { Some(start_postgres(&args).await?) } else { None };
-    let result = serve(&args, &sandbox_url, postgres.as_ref()).await;
+    let postgres = if own { Some(start_postgres(&args, &source).await?) } else { None };
+    let database_url = postgres.as_ref().map(Postgres::url).unwrap_or_default();
+    let source = source.with(&given(&database_url, &sandbox_url));
+    let config = Config::read(args.faces.address.flags(Some(false)), &source)?;
+    let result = Box::pin(serve(config, &sandbox_url, ready_file.as_deref())).await;
     stop_sandbox.cancel();
     sandbox.await??;
     if let Some(postgres) = postgres {
@@ -87,8 +105,8 @@ pub async fn run(args: DevArgs) -> Result<Exit> {
     result.map(|()| Exit::Ok)
 }
 
-async fn start_postgres(args: &DevArgs) -> Result<Postgres> {
-    let data_dir = args.data_dir()?.join("postgres");
+async fn start_postgres(args: &DevArgs, source: &Source) -> Result<Postgres> {
+    let data_dir = args.data_dir(source)?.join("postgres");
     let settings =
         PostgresSettings { data_dir, durable: true, max_connections: 100, options: Vec::new() };
     Ok(Postgres::start(settings).await?)
@@ -105,30 +123,29 @@ async fn have_deliveries_told(sandbox_url: &str, http_url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs the server on what this machine offers: the environment still goes before.
-async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -> Result<()> {
-    let given = [
-        ("DATABASE_URL", postgres.map(Postgres::url).unwrap_or_default()),
-        ("LONGHAUL_MODEL_BASE_URL", sandbox_url.to_owned()),
-        ("LONGHAUL_MODEL_API_KEY", "sandbox".to_owned()),
+/// What this machine offers; whatever is configured goes before it.
+fn given(database_url: &str, sandbox_url: &str) -> [(&'static str, String); 12] {
+    [
+        ("DATABASE_URL", database_url),
+        ("LONGHAUL_MODEL_BASE_URL", sandbox_url),
+        ("LONGHAUL_MODEL_API_KEY", "sandbox"),
         // The sandbox answers a batch after a second.
-        ("LONGHAUL_BATCH_LINGER_MS", "500".to_owned()),
-        ("LONGHAUL_BATCH_POLL_MS", "500".to_owned()),
-        ("LONGHAUL_WHATSAPP_BASE_URL", sandbox_url.to_owned()),
-        ("LONGHAUL_WHATSAPP_TOKEN", "sandbox".to_owned()),
-        ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1".to_owned()),
+        ("LONGHAUL_BATCH_LINGER_MS", "500"),
+        ("LONGHAUL_BATCH_POLL_MS", "500"),
+        ("LONGHAUL_WHATSAPP_BASE_URL", sandbox_url),
+        ("LONGHAUL_WHATSAPP_TOKEN", "sandbox"),
+        ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1"),
         // Whoever tries it out is one person, and waits.
-        ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0".to_owned()),
-        ("LONGHAUL_WHATSAPP_APP_SECRET", APP_SECRET.to_owned()),
-        ("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "sandbox".to_owned()),
-        ("LONGHAUL_NOTIFY", "+15550100".to_owned()),
-    ];
-    let listen = Listen {
-        grpc_addr: args.faces.grpc_addr,
-        http_addr: args.faces.http_addr,
-        insecure: false,
-    };
-    let config = Config::read(listen, &given)?;
+        ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0"),
+        ("LONGHAUL_WHATSAPP_APP_SECRET", APP_SECRET),
+        ("LONGHAUL_WHATSAPP_VERIFY_TOKEN", "sandbox"),
+        ("LONGHAUL_NOTIFY", "+15550100"),
+    ]
+    .map(|(name, value)| (name, value.to_owned()))
+}
+
+/// Runs the server until it is told to stop.
+async fn serve(config: Config, sandbox_url: &str, ready_file: Option<&Path>) -> Result<()> {
     let database_url = config.store.database_url.expose_secret().to_owned();
     let mut signals = Signals::listen()?;
     let Some(server) = start_unless_told(config, &mut signals).await? else { return Ok(()) };
@@ -141,7 +158,7 @@ async fn serve(args: &DevArgs, sandbox_url: &str, postgres: Option<&Postgres>) -
         database_url: Some(database_url),
         pid: std::process::id(),
     };
-    if let Some(file) = &args.faces.ready_file {
+    if let Some(file) = ready_file {
         ready.write(file)?;
     }
     tracing::info!(

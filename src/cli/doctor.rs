@@ -13,7 +13,6 @@ mod template;
 mod webhook;
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -21,30 +20,17 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use super::render::Paint;
-use crate::config::{self, Config, Listen};
+use super::serve::AddressArgs;
+use crate::config::{self, Config, ConfigError};
 use crate::store::Store;
 
 /// Prove an installation, down to a test link that is opened by the public URL
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
-    /// Where the server's gRPC face listens
-    #[arg(
-        long,
-        env = "LONGHAUL_GRPC_ADDR",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:50051"
-    )]
-    grpc_addr: SocketAddr,
-    /// Where the server's webhooks and approval page listen
-    #[arg(
-        long,
-        env = "LONGHAUL_HTTP_ADDR",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:8080"
-    )]
-    http_addr: SocketAddr,
-    /// The server serves on an address that others can reach, though no keys guard it
-    #[arg(long, env = "LONGHAUL_INSECURE")]
+    #[command(flatten)]
+    address: AddressArgs,
+    /// The server serves on an address that others can reach, though no keys guard it [env: `LONGHAUL_INSECURE`]
+    #[arg(long)]
     insecure: bool,
     /// Print JSON for machines
     #[arg(long)]
@@ -142,14 +128,11 @@ pub async fn run(args: DoctorArgs) -> Result<Exit> {
 
 /// Makes every check that can be made.
 async fn examine(args: &DoctorArgs, report: &mut Report) -> Result<()> {
-    let (grpc_addr, http_addr) = (args.grpc_addr, args.http_addr);
-    let listen = Listen { grpc_addr, http_addr, insecure: args.insecure };
-    let read = Config::read(listen, &[]);
-    let mistakes = [read.as_ref().err(), config::telemetry().as_ref().err()]
-        .into_iter()
-        .flatten()
-        .flat_map(|error| error.0.clone())
-        .collect::<Vec<String>>();
+    let source = args.address.source();
+    let read = Config::read(args.address.flags(args.insecure.then_some(true)), &source);
+    let telemetry = config::telemetry(&source).err();
+    let ConfigError(mistakes) =
+        ConfigError::of(read.as_ref().err().cloned().into_iter().chain(telemetry));
     for mistake in &mistakes {
         report.fault("configuration", mistake, "`longhaul serve --help` tells what it may be");
     }
@@ -158,7 +141,7 @@ async fn examine(args: &DoctorArgs, report: &mut Report) -> Result<()> {
     }
     let Ok(config) = read else {
         // What does not depend on the mistakes is worth knowing all the same.
-        if let Ok(settings) = config::database() {
+        if let Ok(settings) = config::database(&source) {
             let store = Store::new(&settings).context("could not open the database")?;
             service::check_database(&store, report).await;
             store.close().await;
@@ -174,9 +157,11 @@ async fn examine(args: &DoctorArgs, report: &mut Report) -> Result<()> {
     service::check_whatsapp(config.notify.whatsapp.as_ref(), report).await;
     template::check(&config, report).await;
     if is_usable {
-        link::check(&store, &config.web.public_url, config::has_public_url(), report).await;
+        service::check_keys(&store, config.may_be_open, report).await;
+        link::check(&store, &config.web.public_url, config::has_public_url(&source), report).await;
         webhook::check(&config, report).await;
     } else {
+        report.skipped("keys", "not checked: they are in the database");
         report.skipped("public url", "not checked: a test link needs the database");
     }
     store.close().await;

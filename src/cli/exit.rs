@@ -37,6 +37,8 @@ pub enum Exit {
     Invalid = 7,
     /// No server answers, or it cannot serve now.
     Unreachable = 69,
+    /// The server does not let in: it is shown no key, or one that is not good for this.
+    NotLetIn = 77,
     /// The configuration is not valid; every mistake is named.
     Configuration = 78,
     /// Left with Ctrl-C.
@@ -54,8 +56,13 @@ pub const EXIT_CODES: &str = "Exit codes:
    6  refused: the job's state forbids it, or its id is taken by another submission
    7  the request is invalid; each wrong field is named
   69  no server answers, or it cannot serve now
+  77  not let in: no key was shown, or one that is not good for this
   78  the configuration is not valid; every mistake is named
  130  left with Ctrl-C";
+
+/// What helps whoever is not let in.
+const HOW_TO_SHOW_A_KEY: &str = "set LONGHAUL_API_KEY, or LONGHAUL_API_KEY_FILE to a file that holds the key; \
+    whoever runs the server makes one with `longhaul key create`";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
@@ -86,14 +93,13 @@ impl Exit {
             Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded => {
                 Self::Unreachable
             }
+            Code::Unauthenticated | Code::PermissionDenied => Self::NotLetIn,
             Code::Ok
             | Code::Cancelled
             | Code::Unknown
-            | Code::PermissionDenied
             | Code::Unimplemented
             | Code::Internal
-            | Code::DataLoss
-            | Code::Unauthenticated => Self::Unexpected,
+            | Code::DataLoss => Self::Unexpected,
         }
     }
 }
@@ -125,6 +131,12 @@ pub enum CliError {
     /// The arguments contradict each other or have no meaning.
     #[error("{0}")]
     Usage(String),
+    /// There is no such thing in the database.
+    #[error("{0}")]
+    NotFound(String),
+    /// What is there forbids it.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Tells an error on stderr and says which code it ends with.
@@ -146,6 +158,8 @@ fn describe(error: &anyhow::Error) -> (Exit, Vec<String>) {
         let exit = match error {
             CliError::Unreachable { .. } | CliError::WentAway(_) => Exit::Unreachable,
             CliError::Usage(_) => Exit::Usage,
+            CliError::NotFound(_) => Exit::NotFound,
+            CliError::Refused(_) => Exit::Refused,
             CliError::Invalid { field, problem } => {
                 lines.push(violation(field, problem));
                 Exit::Invalid
@@ -182,6 +196,9 @@ fn describe_status(status: &Status) -> (Exit, Vec<String>) {
     let mut lines = vec![format!("error: {}", in_words(status))];
     if let Some(bad) = status.get_details_bad_request() {
         lines.extend(bad.field_violations.iter().map(|v| violation(&v.field, &v.description)));
+    }
+    if status.code() == Code::Unauthenticated {
+        lines.push(format!("  {HOW_TO_SHOW_A_KEY}"));
     }
     (Exit::of_code(status.code()), lines)
 }
@@ -223,6 +240,8 @@ mod tests {
         assert_eq!(code(Code::FailedPrecondition), Exit::Refused);
         assert_eq!(code(Code::OutOfRange), Exit::Invalid);
         assert_eq!(code(Code::Unavailable), Exit::Unreachable);
+        assert_eq!(code(Code::Unauthenticated), Exit::NotLetIn);
+        assert_eq!(code(Code::PermissionDenied), Exit::NotLetIn);
         assert_eq!(code(Code::Internal), Exit::Unexpected);
         assert_eq!(describe(&anyhow::anyhow!("odd")).0, Exit::Unexpected);
     }

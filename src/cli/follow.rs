@@ -113,10 +113,11 @@ mod tests {
     use crate::{
         cli::client::connect,
         rpc::proto::{
-            ControlRequest, ControlResponse, Event, GetJobRequest, GetJobResponse, GetUsageRequest,
-            GetUsageResponse, Job, ListJobsRequest, ListJobsResponse, ListNoticesRequest,
-            ListNoticesResponse, ResendNoticeRequest, ResendNoticeResponse, RevokeLinksRequest,
-            RevokeLinksResponse, SubmitJobRequest, SubmitJobResponse,
+            ControlJobsRequest, ControlJobsResponse, ControlRequest, ControlResponse, Event,
+            GetJobRequest, GetJobResponse, GetUsageRequest, GetUsageResponse, Job, ListJobsRequest,
+            ListJobsResponse, ListNoticesRequest, ListNoticesResponse, ResendNoticeRequest,
+            ResendNoticeResponse, RevokeLinksRequest, RevokeLinksResponse, SubmitJobRequest,
+            SubmitJobResponse,
             job_service_server::{JobService, JobServiceServer},
         },
     };
@@ -173,6 +174,13 @@ mod tests {
             &self,
             _: Request<ControlRequest>,
         ) -> Result<Response<ControlResponse>, Status> {
+            Err(Status::unimplemented(""))
+        }
+
+        async fn control_jobs(
+            &self,
+            _: Request<ControlJobsRequest>,
+        ) -> Result<Response<ControlJobsResponse>, Status> {
             Err(Status::unimplemented(""))
         }
 

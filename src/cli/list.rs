@@ -1,22 +1,23 @@
 //! `longhaul list`: the jobs there are, newest first.
 //!
-//! In come a status, labels and how many; out goes a table, or one JSON object.
+//! In come a status, labels, a span of time and how many; out goes a table, or one JSON object.
 //! Pages are fetched until there are as many as asked for.
 
 use std::io::{self, Write as _};
 
 use anyhow::Result;
+use chrono::{DateTime, Utc};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     client::{ClientArgs, call_error},
     exit::Exit,
     json,
-    render::{self, Paint, clip, local_time, money, one_line},
-    word,
+    render::{self, Paint, clip, local_time, money, one_line, thousands},
+    usage, word,
 };
-use crate::rpc::proto::{Job, JobSelector, JobStatus, ListJobsRequest};
+use crate::rpc::proto::{Job, JobSelector, JobStatus, ListJobsRequest, StatusCount};
 
 /// The most jobs the server puts on one page.
 const PAGE: usize = 200;
@@ -30,6 +31,15 @@ pub struct ListArgs {
     /// Only jobs with this label; may be repeated, and then all must match
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
+    /// Only jobs submitted on this day or later: 2026-11-01, in UTC, or a time such as 2026-11-01T08:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = usage::moment)]
+    created_from: Option<DateTime<Utc>>,
+    /// Only jobs submitted before this day or time
+    #[arg(long, value_name = "WHEN", value_parser = usage::moment)]
+    created_before: Option<DateTime<Utc>>,
+    /// Also tell how many jobs are in each status; with no label and no time
+    #[arg(long, conflicts_with_all = ["label", "created_from", "created_before"])]
+    counts: bool,
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -43,18 +53,23 @@ pub async fn run(args: ListArgs) -> Result<Exit> {
     let selector = JobSelector {
         statuses: args.status.iter().map(|status| *status as i32).collect(),
         labels: args.label.into_iter().collect(),
+        created_from: args.created_from.map(usage::timestamp),
+        created_before: args.created_before.map(usage::timestamp),
     };
     let limit = args.limit as usize;
     let mut jobs: Vec<Job> = Vec::new();
+    let mut counts = None;
     let mut page_token = String::new();
     let has_more = loop {
         let request = ListJobsRequest {
             selector: Some(selector.clone()),
             page_size: (limit - jobs.len()).min(PAGE) as i32,
             page_token,
+            include_counts: args.counts && counts.is_none(),
         };
         let page = client.list_jobs(request).await.map_err(call_error)?.into_inner();
         jobs.extend(page.jobs);
+        counts.get_or_insert((page.counts, page.counts_as_of));
         page_token = page.next_page_token;
         if page_token.is_empty() || jobs.len() >= limit {
             break !page_token.is_empty();
@@ -63,8 +78,17 @@ pub async fn run(args: ListArgs) -> Result<Exit> {
     let mut out = io::stdout().lock();
     if args.client.json {
         let jobs: Vec<_> = jobs.iter().map(json::job).collect();
-        writeln!(out, "{}", json!({"jobs": jobs, "has_more": has_more}))?;
+        let mut told = json!({"jobs": jobs, "has_more": has_more});
+        if let Some((counts, as_of)) = counts.filter(|_| args.counts) {
+            let counts = counts.iter().map(|one| (word::job_status(one.status), one.count.into()));
+            told["counts"] = Value::Object(counts.collect());
+            told["counts_as_of"] = json::time(as_of.as_ref()).into();
+        }
+        writeln!(out, "{told}")?;
         return Ok(Exit::Ok);
+    }
+    if let Some((counts, _)) = counts.filter(|_| args.counts) {
+        writeln!(out, "{}\n", in_a_line(&counts))?;
     }
     // A pipe gets whole lines.
     let wide = render::terminal_size().map_or(usize::MAX, |(wide, _)| wide);
@@ -75,6 +99,15 @@ pub async fn run(args: ListArgs) -> Result<Exit> {
         eprintln!("there are more; see them with --limit");
     }
     Ok(Exit::Ok)
+}
+
+/// How many jobs are in each status.
+fn in_a_line(counts: &[StatusCount]) -> String {
+    let told = counts.iter().map(|one| {
+        let status = word::job_status(one.status).replace('_', " ");
+        format!("{} {status}", thousands(one.count))
+    });
+    told.collect::<Vec<_>>().join(", ")
 }
 
 fn lines(jobs: &[Job], wide: usize, paint: Paint) -> Vec<String> {
@@ -161,6 +194,13 @@ mod tests {
         );
         assert!(lines(&jobs, 50, Paint::plain()).iter().all(|line| render::width(line) <= 50));
         assert_eq!(lines(&[], 80, Paint::plain()), ["no jobs"]);
+    }
+
+    #[test]
+    fn counts_are_told_in_a_line() {
+        let count = |status: JobStatus, count| StatusCount { status: status.into(), count };
+        let counts = [count(JobStatus::AwaitingApproval, 0), count(JobStatus::Completed, 12_345)];
+        assert_eq!(in_a_line(&counts), "0 awaiting approval, 12,345 completed");
     }
 
     #[test]

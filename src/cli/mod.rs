@@ -39,9 +39,15 @@ pub mod usage;
 
 pub mod prices;
 
+pub mod prune;
+
+pub mod key;
+
 pub mod doctor;
 
 pub mod control;
+
+pub mod bulk;
 
 pub mod json;
 
@@ -88,6 +94,9 @@ enum Command {
     /// Have what a job shows done again, with what is to be changed as the comment
     RequestChanges(control::DecideArgs),
     Prices(prices::PricesArgs),
+    Prune(prune::PruneArgs),
+
+    Key(key::KeyArgs),
     Doctor(doctor::DoctorArgs),
 }
 
@@ -127,6 +136,9 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
         Command::RequestChanges(args) => Box::pin(until_interrupted(args.request_changes())).await,
         Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
+        Command::Prune(args) => Box::pin(until_interrupted(prune::run(args))).await,
+
+        Command::Key(args) => Box::pin(until_interrupted(key::run(args))).await,
         Command::Doctor(args) => Box::pin(until_interrupted(doctor::run(args))).await,
     }
 }
@@ -156,7 +168,7 @@ mod tests {
     #[test]
     fn the_help_tells_every_exit_code() {
         let help = Cli::command().render_help().to_string();
-        for code in ["0", "1", "2", "3", "4", "5", "6", "7", "69", "130"] {
+        for code in ["0", "1", "2", "3", "4", "5", "6", "7", "69", "77", "78", "130"] {
             assert!(help.contains(&format!(" {code}  ")), "{code} is not in\n{help}");
         }
     }

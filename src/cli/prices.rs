@@ -16,7 +16,7 @@ use super::{
     exit::{CliError, Exit},
     render::{self, Paint, thousands},
 };
-use crate::config;
+use crate::config::{self, Source};
 use crate::domain::money::{Price, Rates, Usd};
 use crate::engine::price::priced;
 use crate::model::{Change, ListedPrice, PriceFile, Prices};
@@ -70,7 +70,8 @@ struct ImportArgs {
 
 /// Runs the command.
 pub async fn run(args: PricesArgs) -> Result<Exit> {
-    let store = Store::new(&config::database()?).context("could not open the database")?;
+    let store = Store::new(&config::database(&Source::open(None))?)
+        .context("could not open the database")?;
     let done = match args.action {
         Action::List(args) => show(&store, args).await,
         Action::Import(args) => import(&store, args).await,

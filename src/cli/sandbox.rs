@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::{CliError, Exit};
 use super::serve::{Ready, Signals};
-use crate::config;
+use crate::config::{self, Source};
 use crate::dev::sandbox;
 use crate::telemetry::Telemetry;
 
@@ -38,7 +38,7 @@ pub async fn run(args: SandboxArgs) -> Result<Exit> {
         Ready::forget(file)?;
     }
     let mut signals = Signals::listen()?;
-    let telemetry = Telemetry::start(&config::telemetry()?)?;
+    let telemetry = Telemetry::start(&config::telemetry(&Source::environment())?)?;
     let listener = TcpListener::bind(args.addr)
         .await
         .with_context(|| format!("could not listen on {}", args.addr))?;

@@ -1,6 +1,6 @@
 //! `longhaul serve`: runs a server on a database that is configured.
 //!
-//! In come the addresses and the environment; it runs until it is told to stop.
+//! In come flags, the environment and a file below it; it runs until it is told to stop.
 
 use std::fs;
 use std::io;
@@ -16,12 +16,9 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::exit::Exit;
-use crate::config::{self, Config, ConfigError, Listen};
+use crate::config::{self, Config, ConfigError, Flags, Source, VARIABLES};
 use crate::server::Server;
 use crate::telemetry::Telemetry;
-
-/// The variables that the configuration consists of, with their defaults.
-const VARIABLES: &str = include_str!("../../.env.example");
 
 /// Run a server on the configured database
 #[derive(Args, Clone, Debug)]
@@ -29,50 +26,60 @@ const VARIABLES: &str = include_str!("../../.env.example");
 pub struct ServeArgs {
     #[command(flatten)]
     pub faces: FaceArgs,
-    /// Serve on an address that others can reach, though no keys guard it
-    #[arg(long, env = "LONGHAUL_INSECURE")]
+    /// Serve on an address that others can reach, though there is no key to let them in by [env: `LONGHAUL_INSECURE`]
+    #[arg(long)]
     pub insecure: bool,
+}
+
+/// Where a server listens, and what else it is told
+#[derive(Args, Clone, Debug)]
+pub struct AddressArgs {
+    /// Where the gRPC face listens; port 0 takes a free one [env: `LONGHAUL_GRPC_ADDR`] [default: 127.0.0.1:50051]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub grpc_addr: Option<SocketAddr>,
+    /// Where the webhooks and the approval page listen [env: `LONGHAUL_HTTP_ADDR`] [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub http_addr: Option<SocketAddr>,
+    /// A TOML file with the variables in lower case and without `LONGHAUL_`, below the environment [env: `LONGHAUL_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+impl AddressArgs {
+    /// The flags that are variables as well.
+    pub(super) fn flags(&self, insecure: Option<bool>) -> Flags {
+        Flags { grpc_addr: self.grpc_addr, http_addr: self.http_addr, insecure }
+    }
+
+    /// Where all variables are found.
+    pub(super) fn source(&self) -> Source {
+        Source::open(self.config.as_deref())
+    }
 }
 
 /// Where a server listens, and whom it tells
 #[derive(Args, Clone, Debug)]
 pub struct FaceArgs {
-    /// Where the gRPC face listens; port 0 takes a free one
-    #[arg(
-        long,
-        env = "LONGHAUL_GRPC_ADDR",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:50051"
-    )]
-    pub grpc_addr: SocketAddr,
-    /// Where the webhooks and the approval page listen
-    #[arg(
-        long,
-        env = "LONGHAUL_HTTP_ADDR",
-        value_name = "HOST:PORT",
-        default_value = "127.0.0.1:8080"
-    )]
-    pub http_addr: SocketAddr,
-    /// Write the addresses into this file, as JSON, once it serves
-    #[arg(long, env = "LONGHAUL_READY_FILE", value_name = "FILE")]
+    #[command(flatten)]
+    pub address: AddressArgs,
+    /// Write the addresses into this file, as JSON, once it serves [env: `LONGHAUL_READY_FILE`]
+    #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub async fn run(args: ServeArgs) -> Result<Exit> {
-    if let Some(file) = &args.faces.ready_file {
+    let source = args.faces.address.source();
+    let ready_file = config::ready_file(args.faces.ready_file.clone(), &source);
+    if let Some(file) = &ready_file {
         Ready::forget(file)?;
     }
-    let listen = Listen {
-        grpc_addr: args.faces.grpc_addr,
-        http_addr: args.faces.http_addr,
-        insecure: args.insecure,
-    };
-    let (config, telemetry) = match (Config::read(listen, &[]), config::telemetry()) {
+    let flags = args.faces.address.flags(args.insecure.then_some(true));
+    let (config, telemetry) = match (Config::read(flags, &source), config::telemetry(&source)) {
         (Ok(config), Ok(telemetry)) => (config, telemetry),
         (config, telemetry) => {
-            let mistakes = [config.err(), telemetry.err()].into_iter().flatten();
-            return Err(ConfigError(mistakes.flat_map(|error| error.0).collect()).into());
+            let errors = [config.err(), telemetry.err()].into_iter().flatten();
+            return Err(ConfigError::of(errors).into());
         }
     };
     let telemetry = Telemetry::start(&telemetry)?;
@@ -89,7 +96,7 @@ pub async fn run(args: ServeArgs) -> Result<Exit> {
         database_url: Some(database_url.expose_secret().to_owned()),
         pid: std::process::id(),
     };
-    if let Some(file) = &args.faces.ready_file {
+    if let Some(file) = &ready_file {
         ready.write(file)?;
     }
     tracing::info!(grpc = %server.grpc_addr, http = %server.http_addr, "serving");

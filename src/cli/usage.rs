@@ -68,6 +68,7 @@ pub async fn run(args: UsageArgs) -> Result<Exit> {
         selector: Some(JobSelector {
             statuses: args.status.iter().map(|status| *status as i32).collect(),
             labels: args.label.into_iter().collect(),
+            ..JobSelector::default()
         }),
         ..GetUsageRequest::default()
     };
@@ -220,11 +221,13 @@ fn utc(at: Option<&Timestamp>) -> String {
         .map_or_else(String::new, |at| at.format("%Y-%m-%d %H:%M").to_string())
 }
 
-fn timestamp(at: DateTime<Utc>) -> Timestamp {
+/// The moment as it is sent.
+pub(super) fn timestamp(at: DateTime<Utc>) -> Timestamp {
     Timestamp { seconds: at.timestamp(), nanos: at.timestamp_subsec_nanos() as i32 }
 }
 
-fn moment(text: &str) -> Result<DateTime<Utc>, String> {
+/// Reads a day in UTC, or a time.
+pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, String> {
     if let Ok(day) = text.parse::<NaiveDate>() {
         return Ok(day.and_time(NaiveTime::MIN).and_utc());
     }

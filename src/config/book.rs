@@ -103,13 +103,14 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
 }
 
 /// What the parser says without what it quotes of the file, which may be a secret, and the line it is about.
-fn without_quotes(message: &str, line: usize) -> String {
+pub(super) fn without_quotes(message: &str, line: usize) -> String {
     let parts = message.split('"').enumerate();
     let told: String = parts.map(|(at, part)| if at % 2 == 0 { part } else { "…" }).collect();
     format!("line {line}: {told}")
 }
 
-fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
+/// The line at which something begins.
+pub(super) fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
     let before = span.and_then(|span| text.get(..span.start)).unwrap_or_default();
     before.matches('\n').count() + 1
 }

@@ -1,10 +1,25 @@
-//! How the faces are reached: their addresses, and how a key may be shown.
+//! How the faces are reached: their addresses, how a key may be shown, TLS, and how much they take.
+//!
+//! In come variables, out go the settings of `door`; what is wrong with a certificate is a mistake like any other.
+//! Every limit has a default that a server on its own can hold.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use http::HeaderName;
 
 use super::Reader;
+use crate::door::{LimitSettings, LineSettings, Tls, TlsFile, TlsFiles};
+use crate::rpc::Origins;
+
+const CERT: &str = "LONGHAUL_TLS_CERT_FILE";
+const KEY: &str = "LONGHAUL_TLS_KEY_FILE";
+const CLIENT_CA: &str = "LONGHAUL_TLS_CLIENT_CA_FILE";
+const ORIGINS: &str = "LONGHAUL_GRPC_WEB_ORIGINS";
+/// What a call may take beyond its own time: the longest wait of a look at a job, and the way of its answer.
+const BEYOND: Duration = Duration::from_secs(90);
 
 /// Where a server listens, and whether it may do so without keys where others can reach it.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +33,12 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Whether anybody may be let in while there has never been a key.
-    pub(super) fn may_be_open(self) -> bool {
+    /// Whether anybody may be let in while there has never been a key; where clients show certificates, nobody.
+    pub(super) fn may_be_open(self, tls: Option<&Tls>) -> bool {
         let is_reached =
             [self.grpc_addr, self.http_addr].iter().any(|addr| !addr.ip().is_loopback());
-        self.insecure || !is_reached
+        let is_guarded = tls.is_some_and(Tls::knows_clients);
+        self.insecure || !is_reached && !is_guarded
     }
 }
 
@@ -35,5 +51,93 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             self.mistake(&format!("{name} must be the name of a header, such as X-Longhaul-Key"));
         }
         header.ok()
+    }
+
+    /// The certificates; a pair goes together, and every fault of the files is told.
+    pub(super) fn tls(&mut self) -> Option<Tls> {
+        let client_ca = self.text(CLIENT_CA).map(PathBuf::from);
+        let (cert, key) = match (self.text(CERT), self.text(KEY)) {
+            (Some(cert), Some(key)) => (cert, key),
+            (None, None) => {
+                if client_ca.is_some() {
+                    self.mistake(&format!("{CLIENT_CA} says nothing without {CERT} and {KEY}"));
+                }
+                return None;
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                self.mistake(&format!("{CERT} and {KEY} go together: set both or none"));
+                return None;
+            }
+        };
+        let loaded = Tls::load(TlsFiles { cert: cert.into(), key: key.into(), client_ca });
+        for fault in loaded.as_ref().err().into_iter().flatten() {
+            let name = match fault.file {
+                TlsFile::Cert => CERT,
+                TlsFile::Key => KEY,
+                TlsFile::ClientCa => CLIENT_CA,
+            };
+            self.mistake(&format!("{name}: {fault}"));
+        }
+        loaded.ok()
+    }
+
+    /// How long a request may take, from its head to the beginning of its answer.
+    pub(super) fn request_timeout(&mut self) -> Duration {
+        Duration::from_secs(self.number("LONGHAUL_REQUEST_SECONDS", 30, 1, 3600))
+    }
+
+    /// How long a watcher may take nothing.
+    pub(super) fn watch_patience(&mut self) -> Duration {
+        Duration::from_secs(self.number("LONGHAUL_WATCH_PATIENCE_SECONDS", 60, 1, 3600))
+    }
+
+    pub(super) fn lines(&mut self, request_timeout: Duration) -> LineSettings {
+        let default = LineSettings::default();
+        let seconds = |reader: &mut Self, name, default: Duration| {
+            Duration::from_secs(reader.number(name, default.as_secs(), 1, 86_400))
+        };
+        LineSettings {
+            connections_max: self.number(
+                "LONGHAUL_CONNECTIONS_MAX",
+                default.connections_max,
+                1,
+                1_000_000,
+            ),
+            handshake_timeout: seconds(
+                self,
+                "LONGHAUL_HANDSHAKE_SECONDS",
+                default.handshake_timeout,
+            ),
+            head_timeout: seconds(self, "LONGHAUL_HEAD_SECONDS", default.head_timeout),
+            idle_timeout: seconds(self, "LONGHAUL_IDLE_SECONDS", default.idle_timeout),
+            header_bytes_max: self.number(
+                "LONGHAUL_HEADER_BYTES_MAX",
+                default.header_bytes_max,
+                8 << 10,
+                1 << 20,
+            ),
+            call_timeout: request_timeout + BEYOND,
+        }
+    }
+
+    pub(super) fn limits(&mut self) -> LimitSettings {
+        let most = |reader: &mut Self, name| NonZeroU32::new(reader.number(name, 0, 0, 1_000_000));
+        LimitSettings {
+            per_second: most(self, "LONGHAUL_REQUESTS_PER_SECOND"),
+            key_per_second: most(self, "LONGHAUL_KEY_REQUESTS_PER_SECOND"),
+            key_max: most(self, "LONGHAUL_KEY_REQUESTS_MAX"),
+        }
+    }
+
+    /// From where browsers may come over gRPC-Web.
+    pub(super) fn web_origins(&mut self) -> Option<Origins> {
+        let text = self.text(ORIGINS)?;
+        let origins = Origins::find(&text);
+        if origins.is_none() {
+            self.mistake(&format!(
+                "{ORIGINS} must be `*`, or origins such as `https://jobs.example.com` with commas between, is {text:?}"
+            ));
+        }
+        origins
     }
 }

@@ -196,7 +196,11 @@ fn record(turn: &mut Turn<'_>, approval_id: ApprovalId, decision: Decision) {
         Verdict::RequestChanges => "was sent back",
     };
     turn.state.votes += i32::from(decision.verdict == Verdict::Approve);
-    let message = format!("{what} by {}", mask(&decision.voter));
+    let by = mask(&decision.voter);
+    let message = match decision.stand_in() {
+        Some(caller) => format!("{what} by {by}, as {caller} says"),
+        None => format!("{what} by {by}"),
+    };
     turn.tell_step(EventKind::ApprovalDecided, &message);
     turn.add_detail(Detail::Decision(decision.clone()));
     turn.announce(NoticeKind::ApprovalDecided);

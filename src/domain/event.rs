@@ -145,11 +145,22 @@ pub struct Decision {
     /// Whether they edited what was shown to them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub edited: bool,
-    /// Through which link (by its hash) or from which number or id; kept for whoever examines it, and never shown.
+    /// Through which link (by its hash), from which number or id, or by which caller in the voter's name.
+    /// Kept for whoever examines it; only the last is ever shown, in the words of the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
     /// When.
     pub decided_at: DateTime<Utc>,
+}
+
+impl Decision {
+    /// Who said it in the name of the voter, if somebody did.
+    pub fn stand_in(&self) -> Option<&str> {
+        match self.door {
+            Door::Grpc | Door::Webhook => self.via.as_deref(),
+            Door::Link | Door::Button | Door::Reply | Door::Timeout => None,
+        }
+    }
 }
 
 /// How a door is stored: the release before cannot read one that it does not know, so a message is a link to it.

@@ -15,6 +15,8 @@ use super::word::Word;
 
 const PREFIX: &str = "lh_";
 const RANDOM_BYTES: usize = 24;
+/// How many digits of the hash an id has.
+const ID_DIGITS: usize = 12;
 /// The longest name of a key, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
@@ -122,7 +124,10 @@ impl KeyText {
 
     /// What names it.
     pub fn key_id(&self) -> String {
-        self.hash().iter().take(6).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        self.hash()
+            .iter()
+            .take(ID_DIGITS / 2)
+            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 
     /// The text itself, to be shown once.
@@ -142,9 +147,14 @@ pub fn find_name_fault(name: &str) -> Option<&'static str> {
     let begins = name.starts_with(|first: char| first.is_ascii_alphanumeric());
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_good = begins && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_plain);
-    (!is_good).then_some(
-        "must be 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or digit",
-    )
+    if !is_good {
+        return Some(
+            "must be 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or digit",
+        );
+    }
+    // Whoever revokes says the one or the other.
+    let is_id = name.len() == ID_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then_some("must not look like the id of a key")
 }
 
 #[cfg(test)]
@@ -191,7 +201,7 @@ mod tests {
         for good in ["ci", "n8n-prod", "Team.A_2", "0"] {
             assert_eq!(find_name_fault(good), None, "{good}");
         }
-        for bad in ["", "-x", "a b", "ü", "a:b", &"x".repeat(65)] {
+        for bad in ["", "-x", "a b", "ü", "a:b", &"x".repeat(65), "0123456789ab"] {
             assert!(find_name_fault(bad).is_some(), "{bad}");
         }
     }

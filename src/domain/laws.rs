@@ -16,7 +16,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use self::check::{check_history, check_notices, check_row, may_move};
+use self::check::{check_history, check_notices, check_row, check_silence, may_move};
 use self::sample::{failure, result};
 use self::spec::{specs, start};
 use super::approval::{ApprovalStatus, Door, Verdict};
@@ -238,6 +238,7 @@ impl<'a> Life<'a> {
         check_row(after, self.spec)?;
         check_history(before, &transition)?;
         check_notices(&transition, self.spec)?;
+        check_silence(&transition)?;
         prop_assert!(after.epoch >= before.epoch && after.revision >= before.revision);
         // What is decided without the lock is written only where these are as they were read.
         let version = |state: &JobState| (state.epoch, state.last_sequence, state.run_at);

@@ -178,6 +178,21 @@ impl Transition {
 }
 
 impl Transition {
+    /// The same, but nobody is told what became of the job; whoever is to decide is asked all the same.
+    ///
+    /// The history says so where somebody would have been told.
+    #[must_use]
+    pub fn silenced(mut self) -> Self {
+        for event in &mut self.events {
+            let tells = |told: &Told| told.sequence == event.sequence && !told.kind.asks();
+            if self.notices.iter().any(tells) {
+                event.message.push_str(" (nobody was told)");
+            }
+        }
+        self.notices.retain(|told| told.kind.asks());
+        self
+    }
+
     /// The same, and at once an executor that has room takes the job, if it waits for nothing else.
     ///
     /// One on its last attempt is left to the queue, where an executor is given no two of these.

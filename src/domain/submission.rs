@@ -6,6 +6,8 @@
 
 pub mod read;
 
+pub mod known;
+
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};

@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 use super::credential::Shown;
 use super::keyring::Keyring;
 use super::table::Need;
-use super::{PeerName, Refusal};
+use super::{PeerName, Refusal, Shed};
 
 /// What the gate has to know of a face.
 pub trait Face: Clone + Send + Sync + 'static {
@@ -25,8 +25,16 @@ pub trait Face: Clone + Send + Sync + 'static {
     /// What a request needs.
     fn need<B>(&self, request: &Request<B>) -> Need;
 
+    /// Whether a request is a watch, which is counted apart.
+    fn is_watch<B>(&self, _request: &Request<B>) -> bool {
+        false
+    }
+
     /// The refusal, in the words of the face.
     fn refuse(&self, refusal: &Refusal) -> Response<Self::Body>;
+
+    /// That there is no room, in the words of the face.
+    fn shed(&self, shed: Shed) -> Response<Self::Body>;
 }
 
 /// Puts a gate before a face.

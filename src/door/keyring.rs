@@ -3,9 +3,11 @@
 //! In go looks at one small row of Postgres; out comes who may come in, without asking Postgres.
 //! A server is open only where that was allowed and there has never been a key: the first one closes it for good.
 //! While Postgres is away, the keys that were known go on counting.
+//! That a key was shown is remembered here and noted in batches; what a process forgets by dying is no loss.
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ use crate::store::{Store, StoreError};
 
 /// How often it looks, about.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is noted that a key is in use.
+const NOTE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Every key there is.
 #[derive(Clone)]
@@ -40,6 +44,8 @@ struct Known {
 struct Living {
     key: Arc<Key>,
     until: Option<Instant>,
+    /// Whether it was shown since that was last noted.
+    is_shown: Arc<AtomicBool>,
 }
 
 impl Keyring {
@@ -50,6 +56,7 @@ impl Keyring {
 
     /// Looks until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
+        let mut noted_at = HashMap::new();
         loop {
             let pause = INTERVAL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
             tokio::select! {
@@ -59,6 +66,31 @@ impl Keyring {
             if let Err(error) = self.run_once().await {
                 tracing::debug!(error = &error as &dyn Error, "could not look at the keys");
             }
+            self.note_uses(&mut noted_at).await;
+        }
+    }
+
+    /// Notes which keys were shown, each at most once a minute.
+    async fn note_uses(&self, noted_at: &mut HashMap<String, Instant>) {
+        let now = Instant::now();
+        noted_at.retain(|_, at| now < *at + NOTE_INTERVAL);
+        let shown: Vec<String> = self
+            .read()
+            .iter()
+            .flat_map(|known| known.living.values())
+            .filter(|living| !noted_at.contains_key(&living.key.key_id))
+            .filter(|living| living.is_shown.swap(false, Ordering::Relaxed))
+            .map(|living| living.key.key_id.clone())
+            .collect();
+        if shown.is_empty() {
+            return;
+        }
+        match self.store.note_key_use(&shown).await {
+            Ok(()) => noted_at.extend(shown.into_iter().map(|key_id| (key_id, now))),
+            // Whoever goes on using them is noted then.
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn Error, "could not note the use of keys");
+            }
         }
     }
 
@@ -66,10 +98,15 @@ impl Keyring {
     pub async fn run_once(&self) -> Result<bool, StoreError> {
         let version = self.read().as_ref().map(|known| known.version);
         let Some(list) = self.store.keys(version).await? else { return Ok(false) };
-        let known = Known::new(list, self.may_be_open);
-        let count = known.living.len();
-        tracing::info!(count, is_open = known.is_open, "keys are in force");
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        let mut known = Known::new(list, self.may_be_open);
+        let (count, is_open) = (known.living.len(), known.is_open);
+        let mut guard = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = guard.as_ref() {
+            known.take_over(before);
+        }
+        *guard = Some(known);
+        drop(guard);
+        tracing::info!(count, is_open, "keys are in force");
         Ok(true)
     }
 
@@ -93,7 +130,10 @@ impl Keyring {
                 let found = KeyText::find_hash(text).and_then(|hash| known.living.get(&hash));
                 let found = found.filter(|living| living.is_good());
                 match found {
-                    Some(living) => Ok(Authority::of_key(Arc::clone(&living.key))),
+                    Some(living) => {
+                        living.is_shown.store(true, Ordering::Relaxed);
+                        Ok(Authority::of_key(Arc::clone(&living.key)))
+                    }
                     None if known.is_open => Ok(Authority::open()),
                     None => Err(Refusal::KeyInvalid),
                 }
@@ -127,8 +167,17 @@ impl Known {
             let left = stored.expires_at.map(|at| (at - list.now).to_std().unwrap_or_default());
             // Too far away to be told apart from never.
             let until = left.and_then(|left| read_at.checked_add(left));
-            (stored.hash, Living { key: Arc::new(stored.key), until })
+            (stored.hash, Living { key: Arc::new(stored.key), until, is_shown: Arc::default() })
         });
         Self { version: list.version, is_open, living: living.collect() }
+    }
+
+    /// Takes over what is not yet noted of the keys that there were before.
+    fn take_over(&mut self, before: &Self) {
+        for (hash, living) in &mut self.living {
+            if let Some(same) = before.living.get(hash) {
+                living.is_shown = Arc::clone(&same.is_shown);
+            }
+        }
     }
 }

@@ -10,23 +10,39 @@ mod gate;
 
 mod keyring;
 
+mod limit;
+
+mod line;
+
+mod serve;
+
+mod socket;
+
+mod tls;
+
 pub mod table;
 
 use std::sync::Arc;
 
 use crate::domain::approval::Door;
 use crate::domain::key::{Key, Scope, Scopes};
-use crate::engine::Caller;
+use crate::engine::{Caller, OPEN_ACTOR};
 
 pub use credential::Shown;
 pub use gate::{Face, Gate, GateLayer};
 pub use keyring::Keyring;
+pub use limit::{LimitLayer, LimitSettings, Limited, Limits, Shed};
+pub use line::{Leash, LineSettings};
+pub use serve::{Answer, PeerAddr, Wire, serve};
+pub use tls::{Acceptor, Port, Tls, TlsFault, TlsFile, TlsFiles};
 
 /// What a caller may do, and who that is.
 #[derive(Clone, Debug)]
 pub struct Authority {
     scopes: Scopes,
     actor: Arc<str>,
+    /// Whether something was shown for it.
+    is_proven: bool,
     /// The key that was shown, if one was.
     pub key: Option<Arc<Key>>,
 }
@@ -51,18 +67,26 @@ pub enum Refusal {
 impl Authority {
     /// Of a server that runs open: anybody may do anything.
     pub fn open() -> Self {
-        Self { scopes: Scopes::all(), actor: "client".into(), key: None }
+        Self { scopes: Scopes::all(), actor: OPEN_ACTOR.into(), is_proven: false, key: None }
     }
 
     /// Of whoever shows a key.
     pub fn of_key(key: Arc<Key>) -> Self {
         let actor = format!("key:{}", key.name).into();
-        Self { scopes: key.scopes, actor, key: Some(key) }
+        Self { scopes: key.scopes, actor, is_proven: true, key: Some(key) }
     }
 
     /// Of whoever shows a certificate and no key.
     pub fn of_peer(peer: &PeerName) -> Self {
-        Self { scopes: Scopes::all(), actor: format!("cert:{}", peer.0).into(), key: None }
+        let actor = format!("cert:{}", peer.0).into();
+        Self { scopes: Scopes::all(), actor, is_proven: true, key: None }
+    }
+
+    /// Whether people's numbers are shown whole: to whoever has shown that they may do everything.
+    ///
+    /// On an open server nobody has, so there they are masked.
+    pub fn sees_numbers(&self) -> bool {
+        self.is_proven && self.allows(Scope::Admin)
     }
 
     /// Whether it is enough for what needs this scope.

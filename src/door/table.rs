@@ -18,7 +18,7 @@ pub enum Need {
 }
 
 /// The calls of `longhaul.v1.JobService`.
-pub const RPCS: [(&str, Need); 9] = [
+pub const RPCS: [(&str, Need); 10] = [
     ("SubmitJob", Need::AnyOf(&[Submit])),
     // With include_links also `approve`.
     ("GetJob", Need::AnyOf(&[Read])),
@@ -27,13 +27,14 @@ pub const RPCS: [(&str, Need); 9] = [
     ("RevokeLinks", Need::AnyOf(&[Approve])),
     ("WatchJob", Need::AnyOf(&[Read])),
     ("ListJobs", Need::AnyOf(&[Read])),
+    ("ControlJobs", Need::AnyOf(&[Control])),
     ("ListNotices", Need::AnyOf(&[Read])),
     ("ResendNotice", Need::AnyOf(&[Control])),
     ("GetUsage", Need::AnyOf(&[Read])),
 ];
 
 /// The routes of the sidecar, without the path of the public URL.
-pub const ROUTES: [(&str, Need); 9] = [
+pub const ROUTES: [(&str, Need); 10] = [
     ("/webhook/durable-job", Need::AnyOf(&[Submit])),
     // What the action needs: see `scope_of`.
     ("/webhook/durable-job-control", Need::AnyOf(&[Control, Approve, Read])),
@@ -46,6 +47,8 @@ pub const ROUTES: [(&str, Need); 9] = [
     ("/approvals/{token}/", Need::Nothing),
     ("/approvals/{token}/{*more}", Need::Nothing),
     ("/healthz", Need::Nothing),
+    // What every server of this release says.
+    ("/openapi.json", Need::Nothing),
 ];
 
 /// What something needs that has no row.

@@ -13,7 +13,7 @@ use crate::domain::submission::fingerprint;
 use crate::domain::validate::{COMMENT_BYTES_MAX, Faults, check_budget, check_edited, check_voter};
 use crate::store::StoreError;
 use crate::store::approval::Vote;
-use crate::store::control::Request;
+use crate::store::control::{By, Request};
 use crate::store::job::{ApprovalLink, JobView};
 use crate::store::transition::Acted;
 
@@ -45,6 +45,15 @@ pub enum Command {
     },
 }
 
+/// How it is asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct How {
+    /// Under which id of its own.
+    pub(super) request_id: Option<String>,
+    /// Whether nobody is to be told what it makes of the job.
+    pub(super) is_silent: bool,
+}
+
 impl Engine {
     /// Does it; answers whether that changed anything, the same for the same id however often it is asked.
     pub async fn control(
@@ -57,36 +66,36 @@ impl Engine {
         check(&command, request_id.as_deref())?;
         // To its end also when the client has gone: whoever waits for the change is to be woken.
         let (engine, key) = (self.clone(), key.clone());
-        let act = async move { engine.act(&key, command, caller, request_id).await };
+        let how = How { request_id, is_silent: false };
+        let act = async move { engine.act(&key, command, caller, how).await };
         Ok(to_its_end(act).await?)
     }
 
-    async fn act(
+    /// Does what has been checked.
+    pub(super) async fn act(
         &self,
         key: &JobKey,
         command: Command,
         caller: Caller,
-        request_id: Option<String>,
+        how: How,
     ) -> Result<bool, StoreError> {
-        let (store, actor) = (&self.store, &*caller.actor);
-        let request = request_id.and_then(|request_id| command.request(request_id));
+        let (store, actor, is_silent) = (&self.store, &*caller.actor, how.is_silent);
+        let request = how.request_id.and_then(|id| command.request(id, is_silent));
         let request = request.as_ref();
+        let by = By { actor, request, is_silent };
         let place = command.may_need_an_executor().then(|| self.executor.find_place()).flatten();
         let claimer = place.as_ref().map(Place::executor_id);
         let acted = match command {
             Command::Status => return Ok(false),
-            Command::Pause { now } => store.pause(key, now, actor, request).await,
-            Command::Resume { budget_usd } => {
-                store.resume(key, budget_usd, actor, request, claimer).await
-            }
-            Command::Cancel { comment } => store.cancel(key, &comment, actor, request).await,
-            Command::Retry { from_step } => {
-                store.retry(key, from_step, actor, request, claimer).await
-            }
+            Command::Pause { now } => store.pause(key, now, by).await,
+            Command::Resume { budget_usd } => store.resume(key, budget_usd, by, claimer).await,
+            Command::Cancel { comment } => store.cancel(key, &comment, by).await,
+            Command::Retry { from_step } => store.retry(key, from_step, by, claimer).await,
             Command::Decide { approval_id, verdict, comment, on_behalf_of, edited_output } => {
                 let door = caller.door;
+                // Who decides in another's name is kept beside it, and the history tells both.
+                let via = on_behalf_of.as_deref().and_then(|voter| caller.stands_for(voter));
                 let voter = on_behalf_of.unwrap_or_else(|| actor.to_owned());
-                let via = None;
                 let vote = Vote { approval_id, verdict, voter, door, comment, via, edited_output };
                 store.decide(key, &vote, request, claimer).await
             }
@@ -156,7 +165,7 @@ impl Command {
     /// What is asked, in the form in which it is compared; looking is the same every time.
     ///
     /// The door is no part of it: a client may repeat through the other one.
-    fn request(&self, request_id: String) -> Option<Request> {
+    fn request(&self, request_id: String, is_silent: bool) -> Option<Request> {
         // What is not said is not written, so that a field that comes later changes no fingerprint of before.
         let (action, asked) = match self {
             Self::Status => return None,
@@ -171,13 +180,14 @@ impl Command {
             }
         };
         let Value::Object(mut asked) = asked else { unreachable!("each of these is an object") };
+        asked.insert("silent".to_owned(), json!(is_silent));
         asked.retain(|_, value| ![json!(null), json!(false), json!("")].contains(value));
         let fingerprint = fingerprint(&json!({"action": action, "asked": asked}));
         Some(Request { request_id, action, fingerprint })
     }
 }
 
-fn check(command: &Command, request_id: Option<&str>) -> Result<(), EngineError> {
+pub(super) fn check(command: &Command, request_id: Option<&str>) -> Result<(), EngineError> {
     let mut faults = Faults::default();
     if let Some(fault) = request_id.and_then(find_job_id_fault) {
         faults.add("request_id", fault);

@@ -6,6 +6,8 @@ pub mod submit;
 
 pub mod control;
 
+pub mod bulk;
+
 pub mod lease;
 
 pub mod executor;
@@ -30,6 +32,8 @@ pub mod sweeper;
 
 pub mod gauge;
 
+pub mod count;
+
 pub mod price;
 
 pub mod watch;
@@ -45,6 +49,7 @@ use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::Violation;
 use crate::model::Model;
+use crate::store::prune::Retention;
 use crate::store::{Store, StoreError};
 
 /// How jobs are run here.
@@ -72,6 +77,8 @@ pub struct EngineSettings {
     pub poll: Duration,
     /// How often the sweeper looks.
     pub sweep: Duration,
+    /// How long jobs are kept after they ended.
+    pub retention: Retention,
     /// How questions are asked in batches.
     pub batch: BatchSettings,
 }
@@ -112,6 +119,9 @@ impl EngineError {
     }
 }
 
+/// The name of every caller of a server that is open to all.
+pub const OPEN_ACTOR: &str = "client";
+
 /// Which door a request came through, and with it who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -122,6 +132,12 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The caller's name, if it is known and decides in the name of somebody else.
+    fn stands_for(&self, voter: &str) -> Option<String> {
+        let is_known = &*self.actor != OPEN_ACTOR && voter != &*self.actor;
+        is_known.then(|| self.actor.to_string())
+    }
+
     /// What a model sees of the steps before, where a submission does not say: the template showed it nothing.
     fn default_context(&self) -> ContextMode {
         match self.door {

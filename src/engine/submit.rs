@@ -14,6 +14,7 @@ use crate::domain::validate::{Faults, freeze};
 use crate::store::StoreError;
 use crate::store::job::JobView;
 use crate::store::submit::{NewJob, Stored};
+use crate::store::tombstone::Tombstone;
 
 /// What became of a submit.
 #[derive(Clone, Debug)]
@@ -24,6 +25,20 @@ pub struct Submitted {
     pub created: bool,
     /// What it needs that is not configured, a sentence each.
     pub warnings: Vec<String>,
+}
+
+/// What the store made of it, once its claim is in the executor's hands.
+enum Kept {
+    Created(Box<JobView>),
+    Existed,
+    Pruned(Box<Tombstone>),
+}
+
+impl Submitted {
+    /// What is known of a job that was pruned; what a job would need matters no more.
+    fn pruned(found: &Tombstone) -> Self {
+        Self { job: found.view(), created: false, warnings: vec![found.warning()] }
+    }
 }
 
 impl Engine {
@@ -54,13 +69,23 @@ impl Engine {
             let job = JobView::as_if_stored(key, spec);
             return Ok(Submitted { job, created: false, warnings });
         }
-        let stored = self.store_job(job).await?;
-        let created = stored.is_some();
-        let job = match stored {
-            Some(job) => *job,
-            None => self.store.job(&key, None).await?,
-        };
-        Ok(Submitted { job, created, warnings })
+        match self.store_job(job).await? {
+            Kept::Created(job) => Ok(Submitted { job: *job, created: true, warnings }),
+            Kept::Existed => self.found(&key, warnings).await,
+            Kept::Pruned(found) => Ok(Submitted::pruned(&found)),
+        }
+    }
+
+    /// The job that was there already; it may be pruned in this very moment.
+    async fn found(&self, key: &JobKey, warnings: Vec<String>) -> Result<Submitted, EngineError> {
+        match self.store.job(key, None).await {
+            Ok(job) => Ok(Submitted { job, created: false, warnings }),
+            Err(error @ StoreError::JobPruned { .. }) => {
+                let found = self.store.find_tombstone(key).await?;
+                found.as_ref().map(Submitted::pruned).ok_or(EngineError::Store(error))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What a model is known not to take is refused, and one without a price where the job has a budget.
@@ -86,8 +111,8 @@ impl Engine {
         faults.into_result().map_err(EngineError::Invalid)
     }
 
-    /// Stores the job, and where there is room takes it in hand at once; answers how it is if it was made now.
-    async fn store_job(&self, job: NewJob) -> Result<Option<Box<JobView>>, StoreError> {
+    /// Stores the job, and where there is room takes it in hand at once.
+    async fn store_job(&self, job: NewJob) -> Result<Kept, StoreError> {
         let (store, place) = (self.store.clone(), self.executor.find_place());
         let claimer = place.as_ref().map(Place::executor_id);
         // To its end also when the client has gone: what was claimed for a place must come into it.
@@ -95,9 +120,10 @@ impl Engine {
             match store.submit(NewJob { claimer, ..job }).await? {
                 Stored::Created(view, claimed) => {
                     place::take(place, claimed);
-                    Ok(Some(view))
+                    Ok(Kept::Created(view))
                 }
-                Stored::Existed => Ok(None),
+                Stored::Existed => Ok(Kept::Existed),
+                Stored::Pruned(found) => Ok(Kept::Pruned(found)),
             }
         })
         .await

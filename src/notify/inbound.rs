@@ -243,7 +243,11 @@ impl Listener {
         let refusal = match Box::pin(self.store().decide(&meant.key, &vote, None, None)).await {
             Ok(_) => None,
             Err(StoreError::Refused(refusal)) => Some(refusal),
-            Err(StoreError::JobNotFound { .. } | StoreError::ApprovalNotFound { .. }) => {
+            Err(
+                StoreError::JobNotFound { .. }
+                | StoreError::JobPruned { .. }
+                | StoreError::ApprovalNotFound { .. },
+            ) => {
                 let say = author.words(None, "", content);
                 return Ok(Reply { answer: Answer::Gone, say, is_help: false });
             }

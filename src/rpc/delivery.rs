@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::convert::job::notice;
+use super::convert::job::{notice, reveal};
 use super::proto;
 use crate::domain::id::JobKey;
 use crate::store::Store;
@@ -18,6 +18,8 @@ const PACE: Duration = Duration::from_secs(1);
 pub struct Deliveries {
     store: Store,
     key: JobKey,
+    /// Whether the number of whom one is for is shown whole.
+    is_whole: bool,
     /// The last that was told of each, by its id.
     told: HashMap<String, proto::Notice>,
     ready: VecDeque<proto::Notice>,
@@ -26,10 +28,10 @@ pub struct Deliveries {
 
 impl Deliveries {
     /// Nothing has been told yet.
-    pub fn new(store: Store, key: JobKey) -> Self {
+    pub fn new(store: Store, key: JobKey, is_whole: bool) -> Self {
         let mut pace = interval(PACE);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { store, key, told: HashMap::new(), ready: VecDeque::new(), pace }
+        Self { store, key, is_whole, told: HashMap::new(), ready: VecDeque::new(), pace }
     }
 
     /// The next notice that is new or has changed. It may be dropped while it waits.
@@ -52,7 +54,11 @@ impl Deliveries {
     async fn look(&mut self) {
         match self.store.notices_of(&self.key).await {
             Ok(notices) => {
-                for notice in notices.iter().map(notice) {
+                let mut told: Vec<proto::Notice> = notices.iter().map(notice).collect();
+                if self.is_whole {
+                    reveal(&mut told, &notices);
+                }
+                for notice in told {
                     if self.told.get(&notice.notice_id) != Some(&notice) {
                         self.told.insert(notice.notice_id.clone(), notice.clone());
                         self.ready.push_back(notice);

@@ -7,23 +7,23 @@ use prost::Message;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-use super::convert::{self, notice, request, status, submission, usage};
+use super::convert::{self, bulk, list, notice, request, status, submission, usage};
 use super::proto;
 use crate::domain::book::Book;
 use crate::domain::fuzz::{check_violations, frozen};
 use crate::domain::validate::Violation;
-use crate::store::list::Cursor;
+use crate::store::list::{Cursor, Selector};
 use crate::store::usage::{Grouping, Place};
 
 /// A message is decoded, converted and checked; a good submission is shown as one that freezes to itself.
 pub fn message(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
-    match choice % 9 {
+    match choice % 10 {
         0 => submit(rest),
         1 => convert::<proto::ControlRequest, _>(rest, request::command),
         2 => convert::<proto::GetJobRequest, _>(rest, |sent| request::look(&sent)),
         3 => convert::<proto::WatchJobRequest, _>(rest, |sent| request::watch(&sent)),
-        4 => convert::<proto::ListJobsRequest, _>(rest, request::page),
+        4 => convert::<proto::ListJobsRequest, _>(rest, list::page),
         5 => convert::<proto::ListNoticesRequest, _>(rest, |sent| {
             notice::page(sent, &Book::default())
         }),
@@ -31,6 +31,7 @@ pub fn message(bytes: &[u8]) {
         7 => convert::<proto::RevokeLinksRequest, _>(rest, |sent| {
             request::revocation(&sent, &Book::default())
         }),
+        8 => convert::<proto::ControlJobsRequest, _>(rest, bulk::bulk),
         _ => convert::<proto::ResendNoticeRequest, _>(rest, |sent| notice::notice_id(&sent)),
     }
 }
@@ -38,8 +39,9 @@ pub fn message(bytes: &[u8]) {
 /// The tokens of pages: one that is taken stands for a place whose token is taken too.
 pub fn page_token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Some(place) = Cursor::parse(&text) {
-        assert_eq!(Cursor::parse(&place.token()), Some(place));
+    let all = Selector::default();
+    if let Ok(place) = Cursor::parse(&text, &all) {
+        assert_eq!(Cursor::parse(&place.token(&all), &all), Ok(place));
     }
     let groupings =
         [Grouping::None, Grouping::Day, Grouping::Model, Grouping::Label, Grouping::Job];

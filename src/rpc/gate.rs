@@ -7,7 +7,7 @@ use tonic::server::NamedService as _;
 use super::convert::status;
 use super::service::JobServer;
 use crate::door::table::{Need, need_of_rpc};
-use crate::door::{Face, Refusal};
+use crate::door::{Face, Refusal, Shed};
 
 /// The gRPC face, as the gate sees it.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,15 @@ impl Face for GrpcFace {
         }
     }
 
+    fn is_watch<B>(&self, request: &Request<B>) -> bool {
+        request.uri().path().ends_with("/WatchJob")
+    }
+
     fn refuse(&self, refusal: &Refusal) -> Response<Body> {
         status::not_let_in(refusal).into_http()
+    }
+
+    fn shed(&self, shed: Shed) -> Response<Body> {
+        status::shed(shed).into_http()
     }
 }

@@ -1,7 +1,8 @@
 //! What stands before every call of the service: a span, a limit of calls at once, a limit of time, a net for panics.
 //!
 //! In goes any HTTP/2 request, out comes the answer of the routes or a status of ours.
-//! Health and reflection pass through, so that a server under load can still be looked at.
+//! Health and reflection are never shed, so that a server under load can still be looked at.
+//! Time runs from the first byte of the head, so that a message that trickles is cut as well; a client's deadline may shorten it.
 //! Every refusal that tonic makes by itself is put into the form that the proto promises.
 
 use std::convert::Infallible;
@@ -14,6 +15,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tonic::body::Body;
 use tonic::server::NamedService as _;
 use tonic::{Code, Status};
@@ -23,7 +25,9 @@ use tracing::{Instrument as _, Span};
 use super::RpcSettings;
 use super::convert::request::WAIT_SECONDS_MAX;
 use super::convert::status;
+use super::deadline::{Deadline, timeout_of};
 use super::service::JobServer;
+use crate::door::Leash;
 use crate::door::table::RPCS;
 use crate::telemetry;
 
@@ -48,16 +52,26 @@ impl GuardLayer {
     }
 
     /// How long the answer to a method may take to begin.
-    fn timeout(&self, method: &str) -> Option<Duration> {
+    fn timeout(&self, method: &str) -> Duration {
         match method {
-            "WatchJob" => None,
             // What it waits for is in its message, which the service reads.
             "GetJob" => {
                 let wait = Duration::from_secs(WAIT_SECONDS_MAX.unsigned_abs().into());
-                Some(self.request_timeout + wait)
+                self.request_timeout + wait
             }
-            _ => Some(self.request_timeout),
+            _ => self.request_timeout,
         }
+    }
+
+    /// How long the answer to this request may take to begin, with a deadline among its extensions if the client has one.
+    fn time(&self, method: &str, request: &mut Request<Body>) -> Duration {
+        let own = self.timeout(method);
+        let Some(asked) = timeout_of(request.headers()) else { return own };
+        // What is too far away is as good as none.
+        if let Some(at) = Instant::now().checked_add(asked) {
+            request.extensions_mut().insert(Deadline(at));
+        }
+        own.min(asked)
     }
 }
 
@@ -90,13 +104,23 @@ where
         self.routes.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let path = request.uri().path();
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let leash = request.extensions().get::<Leash>().cloned();
+        let path = request.uri().path().to_owned();
         let named = path.strip_prefix('/').and_then(|path| path.split_once('/'));
         let (service, method) = named.unwrap_or_default();
         // Health and reflection.
         if service.starts_with("grpc.") {
-            return self.routes.call(request).boxed();
+            if (service, method) == ("grpc.health.v1.Health", "Watch") {
+                leash.iter().for_each(Leash::set_free);
+            }
+            let time = self.layer.time(method, &mut request);
+            let answered = tokio::time::timeout(time, self.routes.call(request));
+            let answer = answered.map(|answered| match answered {
+                Ok(answer) => answer,
+                Err(_late) => Ok(status::timed_out().into_http()),
+            });
+            return answer.boxed();
         }
         if service != JobServer::NAME {
             let refusal = status::unimplemented("there is no such service").into_http();
@@ -119,15 +143,19 @@ where
         let Ok(permit) = self.layer.calls.clone().try_acquire_owned() else {
             return futures::future::ready(Ok(refuse(&span, &status::overloaded()))).boxed();
         };
-        let (timeout, bytes_max) = (self.layer.timeout(method), self.layer.message_bytes_max);
+        let (time, bytes_max) =
+            (self.layer.time(method, &mut request), self.layer.message_bytes_max);
         let mut routes = self.routes.clone();
         let answer = async move {
             let answer = AssertUnwindSafe(async move { routes.call(request).await }).catch_unwind();
-            let answered = match timeout {
-                Some(timeout) => tokio::time::timeout(timeout, answer).await,
-                None => Ok(answer.await),
-            };
-            drop(permit);
+            let answered = tokio::time::timeout(time, answer).await;
+            match leash {
+                // Watches are counted apart, by the service, and may take for ever.
+                Some(leash) if method == "WatchJob" => leash.set_free(),
+                // An answer that is not taken still takes room.
+                Some(leash) => leash.keep(permit),
+                None => drop(permit),
+            }
             let span = Span::current();
             Ok(match answered {
                 Ok(Ok(Ok(response))) => complete(&span, response, bytes_max),

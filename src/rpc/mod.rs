@@ -22,7 +22,11 @@ mod guard;
 
 mod gate;
 
-mod connection;
+mod deadline;
+
+mod patience;
+
+mod origin;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -30,31 +34,28 @@ pub mod fuzz;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, Request};
+use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Server;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_reflection::server::Builder;
+use tonic_web::GrpcWebLayer;
+use tower::{Layer as _, ServiceExt as _};
 
-use crate::door::{GateLayer, Keyring};
+use crate::door::{self, GateLayer, Keyring, LimitLayer, Limits, Wire};
 use crate::engine::Engine;
 use convert::status;
 use gate::GrpcFace;
 use guard::GuardLayer;
 use health::Health;
+pub use origin::Origins;
+use patience::Patience;
 use service::{JobServer, JobService};
-
-/// A peer that does not answer a ping for this long after it is gone.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most calls of one connection at once.
-const STREAMS_MAX: u32 = 1024;
-/// How long a stop lets calls finish before their connections are cut.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// What calls may ask of this server.
 #[derive(Clone, Debug)]
@@ -67,6 +68,10 @@ pub struct RpcSettings {
     pub message_bytes_max: usize,
     /// A header that may hold a key, beside those that always may.
     pub key_header: Option<HeaderName>,
+    /// How long a watcher may take nothing though there is something for it.
+    pub watch_patience: Duration,
+    /// From where browsers may come; nothing, if gRPC-Web is not spoken.
+    pub web_origins: Option<Origins>,
 }
 
 impl Default for RpcSettings {
@@ -76,14 +81,24 @@ impl Default for RpcSettings {
             requests_max: 4096,
             message_bytes_max: 4 << 20,
             key_header: None,
+            watch_patience: Duration::from_secs(60),
+            web_origins: None,
         }
     }
 }
 
+/// Everything that is served, and what looks after it.
+pub struct Served {
+    routes: Routes,
+    patience: Patience,
+}
+
 /// Everything that is served: the jobs as soon as the store is open, health, and reflection in both versions.
-pub fn routes(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Routes {
+pub fn routes(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Served {
     let opened = engine.store().opened();
-    let jobs = JobServer::new(JobService::new(engine, settings, stop.clone()))
+    let patience = Patience::new(settings.watch_patience);
+    let service = JobService::new(engine, settings, patience.clone(), stop.clone());
+    let jobs = JobServer::new(service)
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(settings.message_bytes_max);
@@ -92,11 +107,12 @@ pub fn routes(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -
         if opened.initialized() { Ok(request) } else { Err(status::waiting()) }
     });
     let readable = "the descriptors were compiled into this program";
-    Routes::new(jobs)
+    let routes = Routes::new(jobs)
         .add_service(HealthServer::new(health))
         .add_service(reflection().build_v1().expect(readable))
         .add_service(reflection().build_v1alpha().expect(readable))
-        .prepare()
+        .prepare();
+    Served { routes, patience }
 }
 
 /// The descriptors that both versions of reflection tell; grpcurl knows only those of the version it uses.
@@ -110,35 +126,30 @@ fn reflection() -> Builder<'static> {
 /// Serves until the stop, and then for as long as calls take to finish, but not longer than two seconds.
 pub async fn serve(
     listener: TcpListener,
-    routes: Routes,
+    served: Served,
     settings: &RpcSettings,
-    keyring: Keyring,
+    (keyring, limits): (Keyring, Limits),
+    wire: Wire,
     stop: CancellationToken,
-) -> Result<(), tonic::transport::Error> {
-    let cut = CancellationToken::new();
-    // Connections live in tasks of their own, which must not outlive this future either.
-    let _cut_when_dropped = cut.clone().drop_guard();
-    let served = Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .max_concurrent_streams(STREAMS_MAX)
-        .layer(GuardLayer::new(settings))
-        .layer(GateLayer::new(keyring, settings.key_header.clone(), GrpcFace))
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(
-            connection::accept(listener, cut.clone()),
-            stop.clone().cancelled_owned(),
-        );
-    let cut_late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(GRACE).await;
-        cut.cancel();
+) {
+    let Served { routes, patience } = served;
+    let routes = LimitLayer::new(limits, GrpcFace).layer(routes);
+    let routes = GateLayer::new(keyring, settings.key_header.clone(), GrpcFace).layer(routes);
+    let routes = GuardLayer::new(settings).layer(routes);
+    // Its end is the end of serving.
+    let patient = patience.run(stop.clone());
+    let served = async {
+        match &settings.web_origins {
+            Some(origins) => {
+                let routes = GrpcWebLayer::new().layer(routes);
+                door::serve(listener, origins.cors().layer(routes), wire, stop).await;
+            }
+            None => {
+                let routes =
+                    routes.map_request(|request: Request<Incoming>| request.map(Body::new));
+                door::serve(listener, routes, wire, stop).await;
+            }
+        }
     };
-    tokio::pin!(served);
-    tokio::select! {
-        served = &mut served => return served,
-        () = cut_late => {}
-    }
-    // The cut ends the connections, and that ends this.
-    served.await
+    tokio::join!(served, patient);
 }

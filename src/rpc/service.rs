@@ -5,14 +5,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
 use prost::Message as _;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tracing::Span;
 
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
+use super::deadline::{Deadline, timeout_of};
+use super::patience::{Patience, Taken};
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
 use crate::domain::approval::Door;
@@ -20,10 +22,11 @@ use crate::domain::id::JobKey;
 use crate::domain::key::Scope;
 use crate::domain::submission::Submission;
 use crate::door::table::scope_of;
-use crate::door::{Authority, Refusal};
+use crate::door::{Authority, Leash, Refusal};
 use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
+use crate::store::job::JobView;
 use crate::store::list::Cursor;
 use crate::telemetry;
 
@@ -35,25 +38,32 @@ pub struct JobService {
     engine: Engine,
     request_timeout: Duration,
     watches: Arc<Semaphore>,
+    patience: Patience,
     stop: CancellationToken,
 }
 
 impl JobService {
     /// The service over an engine, until a stop.
-    pub fn new(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        settings: &RpcSettings,
+        patience: Patience,
+        stop: CancellationToken,
+    ) -> Self {
         let watches = settings.requests_max.min(Semaphore::MAX_PERMITS);
         Self {
             engine,
             request_timeout: settings.request_timeout,
             watches: Arc::new(Semaphore::new(watches)),
+            patience,
             stop,
         }
     }
 
-    async fn shown(&self, key: &JobKey) -> Result<proto::Job, Status> {
+    async fn shown(&self, key: &JobKey, authority: &Authority) -> Result<proto::Job, Status> {
         let view = self.engine.job(key, None, Duration::ZERO).await;
         let view = view.map_err(|error| status::failed(error, key))?;
-        Ok(convert::job::job(&view, REPLY_BYTES_MAX))
+        Ok(as_seen_by(authority, &view, REPLY_BYTES_MAX))
     }
 }
 
@@ -66,7 +76,8 @@ impl job_service_server::JobService for JobService {
         let sent = request.metadata().get("traceparent").and_then(|sent| sent.to_str().ok());
         let sent = sent.filter(|sent| is_traceparent(sent)).map(str::to_owned);
         let traceparent = telemetry::traceparent(&Span::current()).or(sent);
-        let caller = authority(&request)?.caller(Door::Grpc);
+        let authority = authority(&request)?.clone();
+        let caller = authority.caller(Door::Grpc);
         let request = request.into_inner();
         let validate_only = request.validate_only;
         let submission = convert::submission::submission(request).map_err(status::invalid)?;
@@ -79,7 +90,7 @@ impl job_service_server::JobService for JobService {
         let job = if validate_only {
             convert::job::as_if_stored(&job)
         } else {
-            convert::job::job(&job, REPLY_BYTES_MAX)
+            as_seen_by(&authority, &job, REPLY_BYTES_MAX)
         };
         Ok(Response::new(proto::SubmitJobResponse { job: Some(job), created, warnings }))
     }
@@ -88,14 +99,17 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::GetJobRequest>,
     ) -> Result<Response<proto::GetJobResponse>, Status> {
+        let authority = authority(&request)?.clone();
         if request.get_ref().include_links {
-            let needed = authority(&request)?.require(Scope::Approve);
+            let needed = authority.require(Scope::Approve);
             needed.map_err(|refusal| status::not_let_in(&refusal))?;
         }
+        let deadline = request.extensions().get::<Deadline>().copied();
         let request = request.into_inner();
         let request::Look { key, step, wait_seconds } =
             request::look(&request).map_err(status::invalid)?;
         let wait = Duration::from_secs(wait_seconds);
+        let wait = deadline.map_or(wait, |deadline| deadline.shorten(wait));
         let look = self.engine.job(&key, step, wait);
         let view = tokio::select! {
             view = tokio::time::timeout(wait + self.request_timeout, look) => view,
@@ -110,7 +124,7 @@ impl job_service_server::JobService for JobService {
         // A specification is always whole; the outputs get what it leaves.
         let spec = request.include_spec.then(|| convert::job_spec(&view.spec));
         let left = spec.as_ref().map_or(0, prost::Message::encoded_len);
-        let job = convert::job::job(&view, REPLY_BYTES_MAX.saturating_sub(left));
+        let job = as_seen_by(&authority, &view, REPLY_BYTES_MAX.saturating_sub(left));
         Ok(Response::new(proto::GetJobResponse { job: Some(job), spec }))
     }
 
@@ -126,7 +140,7 @@ impl job_service_server::JobService for JobService {
         let caller = authority.caller(Door::Grpc);
         let changed = self.engine.control(&key, command, caller, request_id).await;
         let changed = changed.map_err(|error| status::failed(error, &key))?;
-        let job = self.shown(&key).await?;
+        let job = self.shown(&key, &authority).await?;
         Ok(Response::new(proto::ControlResponse { job: Some(job), changed }))
     }
 
@@ -141,34 +155,42 @@ impl job_service_server::JobService for JobService {
         Ok(Response::new(proto::RevokeLinksResponse { revoked }))
     }
 
-    type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
+    type WatchJobStream = Taken;
 
     async fn watch_job(
         &self,
         request: Request<proto::WatchJobRequest>,
     ) -> Result<Response<Self::WatchJobStream>, Status> {
+        let is_whole = authority(&request)?.sees_numbers();
         let asked = request::watch(request.get_ref()).map_err(status::invalid)?;
         let watches = self.watches.clone();
         let permit = watches.try_acquire_owned().map_err(|_full| status::overloaded())?;
         let stop = self.stop.clone();
-        let watch = watch::open(self.engine.clone(), asked, stop, permit).await?;
-        Ok(Response::new(watch))
+        let extensions = request.extensions();
+        let leash = extensions.get::<Leash>().cloned();
+        let deadline = extensions.get::<Deadline>().copied();
+        let watch =
+            watch::open(self.engine.clone(), asked, is_whole, stop, deadline, permit).await?;
+        Ok(Response::new(self.patience.with(watch, leash)))
     }
 
     async fn list_jobs(
         &self,
         request: Request<proto::ListJobsRequest>,
     ) -> Result<Response<proto::ListJobsResponse>, Status> {
-        let request::Page { selector, after, size } =
-            request::page(request.into_inner()).map_err(status::invalid)?;
+        let authority = authority(&request)?.clone();
+        let convert::list::Page { selector, after, size, has_counts } =
+            convert::list::page(request.into_inner()).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
         let limit = i64::try_from(size + 1).expect("a page is small");
         let store = self.engine.store();
         let views = store.list(&selector, after.as_ref(), limit).await;
         let views = views.map_err(status::failed_list)?;
+        let counted = if has_counts { Some(store.counts().await) } else { None };
+        let counted = counted.transpose().map_err(status::failed_list)?;
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for view in views.iter().take(size) {
-            let job = convert::job::job(view, REPLY_BYTES_MAX);
+            let job = as_seen_by(&authority, view, REPLY_BYTES_MAX);
             // Each job in the list is preceded by a tag and its length.
             bytes += job.encoded_len() + 6;
             if bytes > REPLY_BYTES_MAX && !jobs.is_empty() {
@@ -178,15 +200,36 @@ impl job_service_server::JobService for JobService {
         }
         let is_last = jobs.len() == views.len();
         let last = jobs.len().checked_sub(1).filter(|_| !is_last).and_then(|at| views.get(at));
-        let next_page_token = last.map(|view| Cursor::of(view).token()).unwrap_or_default();
-        Ok(Response::new(proto::ListJobsResponse { jobs, next_page_token }))
+        let next_page_token = last.map(|view| Cursor::of(view).token(&selector));
+        Ok(Response::new(proto::ListJobsResponse {
+            jobs,
+            next_page_token: next_page_token.unwrap_or_default(),
+            counts: counted.iter().flat_map(|all| convert::list::counts(all, &selector)).collect(),
+            counts_as_of: counted.as_ref().map(convert::list::counts_as_of),
+        }))
+    }
+
+    async fn control_jobs(
+        &self,
+        request: Request<proto::ControlJobsRequest>,
+    ) -> Result<Response<proto::ControlJobsResponse>, Status> {
+        let caller = authority(&request)?.caller(Door::Grpc);
+        // Half of the time there is: what is under way then has to come to its end as well.
+        let patience = timeout_of(request.metadata().as_ref())
+            .unwrap_or(Duration::MAX)
+            .min(self.request_timeout);
+        let until = Instant::now() + patience / 2;
+        let bulk = convert::bulk::bulk(request.into_inner()).map_err(status::invalid)?;
+        let bulked = self.engine.control_jobs(&bulk, &caller, until).await;
+        let bulked = bulked.map_err(status::failed_bulk)?;
+        Ok(Response::new(convert::bulk::bulked(&bulked, &bulk.selector)))
     }
 
     async fn list_notices(
         &self,
         request: Request<proto::ListNoticesRequest>,
     ) -> Result<Response<proto::ListNoticesResponse>, Status> {
-        let book = self.engine.book();
+        let (book, is_whole) = (self.engine.book(), authority(&request)?.sees_numbers());
         let convert::notice::Page { selector, before, size } =
             convert::notice::page(request.into_inner(), book).map_err(status::invalid)?;
         // One more than a page tells whether there is a next one.
@@ -195,7 +238,8 @@ impl job_service_server::JobService for JobService {
         let notices = notices.map_err(status::failed_list)?;
         let last = notices.get(size - 1).filter(|_| notices.len() > size);
         let next_page_token = last.map(convert::notice::token_after).unwrap_or_default();
-        let notices = notices.iter().take(size).map(convert::notice::listed).collect();
+        let notices = notices.iter().take(size);
+        let notices = notices.map(|notice| convert::notice::listed(notice, is_whole)).collect();
         Ok(Response::new(proto::ListNoticesResponse { notices, next_page_token }))
     }
 
@@ -203,10 +247,11 @@ impl job_service_server::JobService for JobService {
         &self,
         request: Request<proto::ResendNoticeRequest>,
     ) -> Result<Response<proto::ResendNoticeResponse>, Status> {
+        let is_whole = authority(&request)?.sees_numbers();
         let notice_id = convert::notice::notice_id(request.get_ref()).map_err(status::invalid)?;
         let resent = self.engine.store().resend_notice(notice_id).await;
         let (notice, changed) = resent.map_err(status::failed_list)?;
-        let notice = Some(convert::notice::listed(&notice));
+        let notice = Some(convert::notice::listed(&notice, is_whole));
         Ok(Response::new(proto::ResendNoticeResponse { notice, changed }))
     }
 
@@ -225,6 +270,15 @@ fn authority<T>(request: &Request<T>) -> Result<&Authority, Status> {
     // Without it the gate was gone round, and nobody is let in.
     let authority = request.extensions().get::<Authority>();
     authority.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))
+}
+
+/// A job, with people's numbers whole where the caller may see them.
+fn as_seen_by(authority: &Authority, view: &JobView, bytes_max: usize) -> proto::Job {
+    let mut job = convert::job::job(view, bytes_max);
+    if authority.sees_numbers() {
+        convert::job::reveal(&mut job.notices, &view.notices);
+    }
+    job
 }
 
 /// A conflict names the field as the request does.

@@ -15,7 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::convert::event::{Outline, event};
-use super::convert::{REPLY_BYTES_MAX, job::job, request, status};
+use super::convert::{
+    REPLY_BYTES_MAX,
+    job::{job, reveal},
+    request, status,
+};
+use super::deadline::Deadline;
 use super::delivery::Deliveries;
 use super::delta::Deltas;
 use super::proto::{Heartbeat, Notice, OutputDelta, WatchJobResponse, watch_job_response::Content};
@@ -25,30 +30,35 @@ use crate::engine::{Engine, EngineError};
 use crate::store::event::History;
 use crate::store::{Store, StoreError};
 
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The longest that a client hears nothing.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a database that is away is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Begins a watch after a sequence, or with a snapshot; holds the permit until the stream is dropped.
-pub async fn open(
+/// Begins a watch after a sequence, or with a snapshot; `is_whole` shows people's numbers. Holds the permit until the stream is dropped.
+pub(super) async fn open(
     engine: Engine,
     asked: request::Watch,
+    is_whole: bool,
     stop: CancellationToken,
+    deadline: Option<Deadline>,
     permit: OwnedSemaphorePermit,
 ) -> Result<BoxStream<'static, Result<WatchJobResponse, Status>>, Status> {
     let request::Watch { key, after_sequence, has_deltas, has_notices } = asked;
     // Before the first look, so that no change falls between the look and the wait.
     let changes = engine.changes(&key);
     let deltas = has_deltas.then(|| Box::new(Deltas::new(engine.listen(&key))));
-    let deliveries =
-        has_notices.then(|| Box::new(Deliveries::new(engine.store().clone(), key.clone())));
+    let deliveries = has_notices
+        .then(|| Box::new(Deliveries::new(engine.store().clone(), key.clone(), is_whole)));
     let mut watch = Watch {
         key,
         changes,
         deltas,
         deliveries,
+        is_whole,
         stop,
+        deadline: deadline.map(|deadline| deadline.0),
         outline: Outline::default(),
         pending: VecDeque::new(),
         sent: after_sequence.unwrap_or(0),
@@ -60,13 +70,7 @@ pub async fn open(
     };
     match after_sequence {
         None => Box::pin(watch.take_snapshot(engine.store())).await?,
-        Some(after) => {
-            Box::pin(watch.read_outline(engine.store())).await?;
-            let last = Box::pin(watch.read_first_page()).await?;
-            if after > last {
-                return Err(status::beyond_the_end(&watch.key, after, last));
-            }
-        }
+        Some(after) => Box::pin(watch.begin_after(engine.store(), after)).await?,
     }
     let messages = stream::unfold(Some(watch), |watch| async {
         let mut watch = watch?;
@@ -89,7 +93,11 @@ struct Watch {
     deltas: Option<Box<Deltas>>,
     /// What becomes of notices, if the client wants to know.
     deliveries: Option<Box<Deliveries>>,
+    /// Whether people's numbers are shown whole.
+    is_whole: bool,
     stop: CancellationToken,
+    /// When its client stops waiting, whatever comes.
+    deadline: Option<Instant>,
     outline: Outline,
     /// What was read and not yet sent.
     pending: VecDeque<Content>,
@@ -109,6 +117,9 @@ impl Watch {
     /// The next message; nothing once the job has ended and everything was sent.
     async fn next(&mut self) -> Result<Option<Content>, Status> {
         loop {
+            if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(status::timed_out());
+            }
             if let Some(content) = self.pending.pop_front() {
                 if self.pending.is_empty() {
                     // What a long page took is not held until the next.
@@ -132,6 +143,7 @@ impl Watch {
             if !self.is_behind {
                 tokio::select! {
                     () = self.stop.cancelled() => return Err(status::stopping()),
+                    () = until(self.deadline) => continue,
                     () = self.changes.next_after(self.read) => {}
                     delta = next_delta(&mut self.deltas) => {
                         self.heartbeat_at = Instant::now() + HEARTBEAT;
@@ -160,18 +172,34 @@ impl Watch {
         self.sent = view.state.last_sequence;
         self.read = view.state.last_sequence;
         self.has_ended = view.state.status.is_terminal();
-        self.pending.push_back(Content::Snapshot(job(&view, REPLY_BYTES_MAX)));
+        let mut snapshot = job(&view, REPLY_BYTES_MAX);
+        if self.is_whole {
+            reveal(&mut snapshot.notices, &view.notices);
+        }
+        self.pending.push_back(Content::Snapshot(snapshot));
         if let Some(deltas) = &mut self.deltas {
             deltas.begin_at(&view.state);
         }
         Ok(())
     }
 
+    /// Begins with what comes after a sequence; of a job that was pruned there is nothing.
+    async fn begin_after(&mut self, store: &Store, after: i32) -> Result<(), Status> {
+        self.read_outline(store).await.map_err(|error| match error {
+            StoreError::JobPruned { .. } => status::nothing_after(&error, &self.key, after),
+            error => self.failed(error),
+        })?;
+        let last = self.read_first_page().await?;
+        if after > last {
+            return Err(status::beyond_the_end(&self.key, after, last));
+        }
+        Ok(())
+    }
+
     /// Reads what the steps are called, which never changes; and where the job stands, if answers are to be told.
-    async fn read_outline(&mut self, store: &Store) -> Result<(), Status> {
+    async fn read_outline(&mut self, store: &Store) -> Result<(), StoreError> {
         if self.deltas.is_some() {
-            let view = patiently(&self.stop, || store.job(&self.key, None)).await;
-            let view = view.map_err(|error| self.failed(error))?;
+            let view = patiently(&self.stop, || store.job(&self.key, None)).await?;
             self.outline = Outline::of(&view.spec);
             if let Some(deltas) = &mut self.deltas {
                 deltas.begin_at(&view.state);
@@ -179,7 +207,7 @@ impl Watch {
             return Ok(());
         }
         let spec = patiently(&self.stop, || store.spec(&self.key)).await;
-        self.outline = Outline::of(&spec.map_err(|error| self.failed(error))?);
+        self.outline = Outline::of(&spec?);
         Ok(())
     }
 
@@ -218,6 +246,14 @@ impl Watch {
             return status::stopping();
         }
         status::failed(EngineError::Store(error), &self.key)
+    }
+}
+
+/// Returns when the deadline has come; never, if there is none.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,7 +7,7 @@
 use serde_json::Value;
 use sqlx::PgConnection;
 
-use super::transition::{Acted, lock, look};
+use super::transition::{Acted, Locked, lock, look};
 use super::{Store, StoreError, bounded, read_json, retried};
 use crate::domain::id::{ExecutorId, JobKey};
 use crate::domain::money::Usd;
@@ -24,16 +24,34 @@ pub struct Request {
     pub fingerprint: Vec<u8>,
 }
 
+/// Who asks for an action, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'a> {
+    /// The name of who asks, as the history has it.
+    pub actor: &'a str,
+    /// The request, if it has an id of its own.
+    pub request: Option<&'a Request>,
+    /// Whether nobody is to be told what it makes of the job.
+    pub is_silent: bool,
+}
+
+impl<'a> By<'a> {
+    /// Somebody, without an id and aloud.
+    pub fn actor(actor: &'a str) -> Self {
+        Self { actor, request: None, is_silent: false }
+    }
+
+    /// What the action makes of a job, as it is to be written.
+    fn decide(&self, seen: &Locked, action: Action) -> Result<Option<Transition>, Refusal> {
+        let decided = state::next(&seen.state, &seen.spec, action, self.actor, seen.now)?;
+        Ok(if self.is_silent { decided.map(Transition::silenced) } else { decided })
+    }
+}
+
 impl Store {
     /// Holds the job where it is; `now` aborts the attempt in hand.
-    pub async fn pause(
-        &self,
-        key: &JobKey,
-        now: bool,
-        actor: &str,
-        request: Option<&Request>,
-    ) -> Result<Acted, StoreError> {
-        self.control(key, &Action::Pause { now }, actor, request, None).await
+    pub async fn pause(&self, key: &JobKey, now: bool, by: By<'_>) -> Result<Acted, StoreError> {
+        self.control(key, &Action::Pause { now }, by, None).await
     }
 
     /// Lets a paused job go on, in the hands of the claimer if there is one; with a budget, at that cost at the most.
@@ -41,11 +59,10 @@ impl Store {
         &self,
         key: &JobKey,
         budget_usd: Option<Usd>,
-        actor: &str,
-        request: Option<&Request>,
+        by: By<'_>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        self.control(key, &Action::Resume { budget_usd }, actor, request, claimer).await
+        self.control(key, &Action::Resume { budget_usd }, by, claimer).await
     }
 
     /// Ends the job.
@@ -53,11 +70,10 @@ impl Store {
         &self,
         key: &JobKey,
         comment: &str,
-        actor: &str,
-        request: Option<&Request>,
+        by: By<'_>,
     ) -> Result<Acted, StoreError> {
         let comment = comment.to_owned();
-        self.control(key, &Action::Cancel { comment }, actor, request, None).await
+        self.control(key, &Action::Cancel { comment }, by, None).await
     }
 
     /// Begins the job again, in the hands of the claimer if there is one.
@@ -65,27 +81,25 @@ impl Store {
         &self,
         key: &JobKey,
         from_step: Option<i32>,
-        actor: &str,
-        request: Option<&Request>,
+        by: By<'_>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        self.control(key, &Action::Retry { from_step }, actor, request, claimer).await
+        self.control(key, &Action::Retry { from_step }, by, claimer).await
     }
 
     async fn control(
         &self,
         key: &JobKey,
         action: &Action,
-        actor: &str,
-        request: Option<&Request>,
+        by: By<'_>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
-        if request.is_none()
-            && let Some(acted) = self.control_unlocked(key, action.clone(), actor, claimer).await?
+        if by.request.is_none()
+            && let Some(acted) = self.control_unlocked(key, action.clone(), by, claimer).await?
         {
             return Ok(acted);
         }
-        retried(|| self.control_once(key, action.clone(), actor, request, claimer)).await
+        retried(|| self.control_once(key, action.clone(), by, claimer)).await
     }
 
     /// Without the lock, if nothing else happens to the job meanwhile.
@@ -93,7 +107,7 @@ impl Store {
         &self,
         key: &JobKey,
         action: Action,
-        actor: &str,
+        by: By<'_>,
         claimer: Option<ExecutorId>,
     ) -> Result<Option<Acted>, StoreError> {
         let seen = bounded(async {
@@ -101,7 +115,7 @@ impl Store {
             look(&mut connection, key, claimer).await
         })
         .await?;
-        let decided = state::next(&seen.state, &seen.spec, action, actor, seen.now);
+        let decided = by.decide(&seen, action);
         self.commit_unlocked(key, seen, decided).await
     }
 
@@ -109,17 +123,16 @@ impl Store {
         &self,
         key: &JobKey,
         action: Action,
-        actor: &str,
-        request: Option<&Request>,
+        by: By<'_>,
         claimer: Option<ExecutorId>,
     ) -> Result<Acted, StoreError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock(&mut tx, key, claimer).await?;
-        if let Some(changed) = find_answer(&mut tx, key, request).await? {
+        if let Some(changed) = find_answer(&mut tx, key, by.request).await? {
             return Ok(Acted::before(locked.state, changed));
         }
-        let decided = state::next(&locked.state, &locked.spec, action, actor, locked.now);
-        self.commit(tx, key, locked, decided, request).await
+        let decided = by.decide(&locked, action);
+        self.commit(tx, key, locked, decided, by.request).await
     }
 }
 

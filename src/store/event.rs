@@ -9,6 +9,7 @@ use sqlx::types::Json;
 
 use super::StoreError;
 use super::approval::word;
+use super::tombstone::not_found;
 use crate::domain::event::{Detail, Event, EventKind};
 use crate::domain::id::JobKey;
 use crate::domain::job::{Citation, Reason};
@@ -145,7 +146,7 @@ pub(super) async fn read_history(
     )
     .fetch_all(pool)
     .await?;
-    let first = rows.first().ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+    let Some(first) = rows.first() else { return Err(not_found(pool, key).await) };
     let (last_sequence, has_ended) = (first.last_sequence, first.has_ended);
     let mut events = Vec::with_capacity(rows.len());
     for row in rows {

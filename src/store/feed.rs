@@ -167,6 +167,11 @@ impl Feed {
         self.news.borrow().last_sequence
     }
 
+    /// Tells that the job is gone, which whoever follows it finds by a look.
+    pub(super) fn is_gone(&self) {
+        self.news.send_modify(|news| news.wakes += 1);
+    }
+
     /// Tells that the job's history is at least so long, which wakes whoever did not know.
     pub(super) fn reaches(&self, last_sequence: i32) {
         self.news.send_if_modified(|news| {
@@ -306,6 +311,9 @@ fn everybodys(error: &Arc<StoreError>) -> StoreError {
     let source = || sqlx::Error::Io(std::io::Error::other(Arc::clone(error)));
     match &**error {
         StoreError::JobNotFound { key } => StoreError::JobNotFound { key: key.clone() },
+        StoreError::JobPruned { key, status, finished_at } => {
+            StoreError::JobPruned { key: key.clone(), status: *status, finished_at: *finished_at }
+        }
         StoreError::Corrupt { table, what } => StoreError::Corrupt { table, what: what.clone() },
         StoreError::Unavailable(_) => StoreError::Unavailable(source()),
         StoreError::ApprovalNotFound { .. }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgPool, PgTransaction};
 
+use super::tombstone::not_found;
 use super::{Store, StoreError, bounded, check_version, read_json};
 use crate::domain::approval::ApprovalStatus;
 use crate::domain::event::{Decision, Delivery, NoticeKind};
@@ -294,7 +295,10 @@ async fn read_job(pool: &PgPool, key: &JobKey, step: Option<i32>) -> Result<Row,
     )
     .fetch_optional(pool)
     .await?;
-    row.ok_or_else(|| StoreError::JobNotFound { key: key.clone() })
+    match row {
+        Some(row) => Ok(row),
+        None => Err(not_found(pool, key).await),
+    }
 }
 
 impl Row {

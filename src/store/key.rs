@@ -39,6 +39,13 @@ pub struct StoredKey {
     pub last_used_at: Option<DateTime<Utc>>,
 }
 
+impl StoredKey {
+    /// Whether it opens anything at this moment.
+    pub fn is_good(&self, now: DateTime<Utc>) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+}
+
 /// Every key there ever was, as of one moment.
 #[derive(Clone, Debug)]
 pub struct KeyList {
@@ -159,11 +166,13 @@ impl Store {
         Ok(Some(KeyList { version: head.version, now: head.now, keys }))
     }
 
-    /// Notes that keys were shown just now.
+    /// Notes that keys were shown just now, unless another server has done so within the last minute.
     pub async fn note_key_use(&self, key_ids: &[String]) -> Result<(), StoreError> {
         let noted = sqlx::query!(
             "-- note_key_use
-            update longhaul.api_key set last_used_at = longhaul.now() where key_id = any($1)",
+            update longhaul.api_key set last_used_at = longhaul.now()
+            where key_id = any($1)
+              and (last_used_at is null or last_used_at <= longhaul.now() - interval '1 minute')",
             key_ids
         );
         bounded(noted.execute(&self.pool)).await.map(|_done| ())

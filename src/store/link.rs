@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 
+use super::tombstone::not_found;
 use super::write::{bytea, encode};
 use super::{Store, StoreError, bounded};
 use crate::domain::approval::{Token, Verdict};
@@ -113,11 +114,7 @@ impl Store {
             .fetch_one(&self.pool),
         )
         .await?;
-        if row.is_there {
-            Ok(row.revoked)
-        } else {
-            Err(StoreError::JobNotFound { key: key.clone() })
-        }
+        if row.is_there { Ok(row.revoked) } else { Err(not_found(&self.pool, key).await) }
     }
 }
 

@@ -35,6 +35,10 @@ pub mod approval;
 
 mod asked;
 
+pub mod tombstone;
+
+pub mod prune;
+
 pub mod event;
 
 mod page;
@@ -46,6 +50,10 @@ mod poll;
 pub mod job;
 
 pub mod list;
+
+pub mod bulk;
+
+pub mod count;
 
 pub mod usage;
 
@@ -81,6 +89,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPool, PgPoolOptions, PgSeverity};
@@ -89,6 +98,7 @@ use tokio::sync::SetOnce;
 
 use crate::domain::event::Delivery;
 use crate::domain::id::{ApprovalId, JobKey, NoticeId};
+use crate::domain::job::Status;
 use crate::domain::spec;
 use crate::domain::state::Refusal;
 use presence::Presence;
@@ -134,6 +144,9 @@ pub enum StoreError {
     /// There is no such job.
     #[error("there is no job {key}")]
     JobNotFound { key: JobKey },
+    /// The job ended a while ago, and nothing of it is kept but how.
+    #[error("the job {key} was pruned: it ended as {status} at {at}", status = crate::domain::word::Word::word(.status), at = .finished_at.format("%Y-%m-%d %H:%M:%S UTC"))]
+    JobPruned { key: JobKey, status: Status, finished_at: DateTime<Utc> },
     /// The job never asked such an approval.
     #[error("the job {key} has no approval {approval_id}")]
     ApprovalNotFound { key: JobKey, approval_id: ApprovalId },

@@ -43,11 +43,12 @@ impl Store {
         let known: Vec<i32> = feeds.iter().map(|feed| feed.last_sequence()).collect();
         let moved = sqlx::query!(
             r#"-- moved_jobs
-            select f.place as "place!", j.last_sequence
+            select f.place as "place!", j.last_sequence as "last_sequence?"
             from unnest($1::smallint[], $2::text[], $3::integer[])
               with ordinality as f (shard, job_id, last_sequence, place)
-            join longhaul.job j on j.shard = f.shard and j.job_id = f.job_id
-            where j.last_sequence > f.last_sequence"#,
+            left join longhaul.job j on j.shard = f.shard and j.job_id = f.job_id
+            -- One that is gone was pruned.
+            where j.last_sequence > f.last_sequence or j.job_id is null"#,
             &shards,
             &job_ids,
             &known,
@@ -57,7 +58,10 @@ impl Store {
         for row in &moved {
             let place = usize::try_from(row.place).ok().and_then(|place| place.checked_sub(1));
             if let Some(feed) = place.and_then(|place| feeds.get(place)) {
-                feed.reaches(row.last_sequence);
+                match row.last_sequence {
+                    Some(last_sequence) => feed.reaches(last_sequence),
+                    None => feed.is_gone(),
+                }
             }
         }
         Ok(moved.len())

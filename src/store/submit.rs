@@ -13,6 +13,7 @@ use serde_with::skip_serializing_none;
 
 use super::claim::Claimed;
 use super::job::JobView;
+use super::tombstone::Tombstone;
 use super::write::{bytea, encode};
 use super::writer::{Moved, Work};
 use super::{Store, StoreError, bounded};
@@ -21,6 +22,9 @@ use crate::domain::job::JobState;
 use crate::domain::spec::Spec;
 use crate::domain::state::{self, Transition};
 use crate::domain::submission::{find_difference, fingerprint};
+
+/// What differs from a job of which only the fingerprint is kept.
+const THE_WHOLE: &str = "the request as a whole";
 
 /// A job to be stored: what was sent, and what became of it.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ pub enum Stored {
     Created(Box<JobView>, Option<Box<Claimed>>),
     /// It was there already.
     Existed,
+    /// It was there, and was pruned.
+    Pruned(Box<Tombstone>),
 }
 
 /// A job in the form in which the writer stores it.
@@ -80,7 +86,7 @@ impl Store {
                 self.asked.note(&job.key, state, &job.spec, job.traceparent.as_deref());
                 Ok(job.stored(*moved))
             }
-            None => self.compare(&job.key, &job.content, &hash).await.map(|()| Stored::Existed),
+            None => self.compare(&job.key, &job.content, &hash).await,
         }
     }
 
@@ -90,7 +96,7 @@ impl Store {
         key: &JobKey,
         content: &Value,
         fingerprint: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Stored, StoreError> {
         let found = bounded(
             sqlx::query!(
                 r#"-- compare_submission
@@ -100,16 +106,26 @@ impl Store {
             )
             .fetch_optional(&self.pool),
         )
-        .await?
-        .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+        .await?;
+        let Some(found) = found else { return self.compare_pruned(key, fingerprint).await };
         if found.fingerprint == fingerprint {
-            return Ok(());
+            return Ok(Stored::Existed);
         }
         // A release that writes the same content in another way must not make a conflict of it.
         match find_difference(&found.sent, content) {
             Some(field) => Err(StoreError::JobIdConflict { key: key.clone(), field }),
-            None => Ok(()),
+            None => Ok(Stored::Existed),
         }
+    }
+
+    /// Of a pruned job only the fingerprint is known, so that a conflict is one of the request as a whole.
+    async fn compare_pruned(&self, key: &JobKey, fingerprint: &[u8]) -> Result<Stored, StoreError> {
+        let found = self.find_tombstone(key).await?;
+        let found = found.ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+        if found.is_of(fingerprint) {
+            return Ok(Stored::Pruned(Box::new(found)));
+        }
+        Err(StoreError::JobIdConflict { key: key.clone(), field: THE_WHOLE.to_owned() })
     }
 }
 

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::claim::Claimed;
 use super::control::{Request, keep_answer};
+use super::tombstone::not_found;
 use super::wake::Woken;
 use super::write::{Written, write_locked};
 use super::writer::{Decided, Work};
@@ -185,9 +186,12 @@ pub(super) async fn lock(
         key.job_id(),
         claimer.map(|executor_id| executor_id.0),
     )
-    .fetch_optional(tx)
+    .fetch_optional(&mut *tx)
     .await?;
-    read(row, key, claimer)
+    match row {
+        Some(row) => read(row, key, claimer),
+        None => Err(not_found(tx, key).await),
+    }
 }
 
 /// Reads the same without the lock: what is decided from it is written only if the row is still so.
@@ -208,9 +212,12 @@ pub(super) async fn look(
         key.job_id(),
         claimer.map(|executor_id| executor_id.0),
     )
-    .fetch_optional(connection)
+    .fetch_optional(&mut *connection)
     .await?;
-    read(row, key, claimer)
+    match row {
+        Some(row) => read(row, key, claimer),
+        None => Err(not_found(connection, key).await),
+    }
 }
 
 /// An approval as it was found: its id, how it stands, and the votes.
@@ -223,7 +230,7 @@ pub(super) async fn look_at_vote(
     approval_id: Option<ApprovalId>,
     claimer: Option<ExecutorId>,
 ) -> Result<(Locked, Option<FoundApproval>), StoreError> {
-    let row = sqlx::query!(
+    let found = sqlx::query!(
         r#"-- look_at_vote
         select to_jsonb(j) as "state!", j.spec_version, s.spec, s.traceparent, longhaul.now() as "now!",
           exists (select from longhaul.executor e
@@ -245,9 +252,9 @@ pub(super) async fn look_at_vote(
         claimer.map(|executor_id| executor_id.0),
         approval_id.map(|approval_id| approval_id.0),
     )
-    .fetch_optional(connection)
-    .await?
-    .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some(row) = found else { return Err(not_found(connection, key).await) };
     let found = row.approval_id.zip(row.status).zip(row.votes);
     let found = found.map(|((approval_id, status), votes)| (approval_id, status, votes));
     let row = Row {
@@ -258,7 +265,7 @@ pub(super) async fn look_at_vote(
         now: row.now,
         claimer_lives: row.claimer_lives,
     };
-    Ok((read(Some(row), key, claimer)?, found))
+    Ok((read(row, key, claimer)?, found))
 }
 
 struct Row {
@@ -270,8 +277,7 @@ struct Row {
     claimer_lives: bool,
 }
 
-fn read(row: Option<Row>, key: &JobKey, claimer: Option<ExecutorId>) -> Result<Locked, StoreError> {
-    let row = row.ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+fn read(row: Row, key: &JobKey, claimer: Option<ExecutorId>) -> Result<Locked, StoreError> {
     check_version(key, row.spec_version)?;
     Ok(Locked {
         state: read_json("job", row.state)?,
@@ -291,9 +297,9 @@ pub(super) async fn read_spec(tx: &mut PgConnection, key: &JobKey) -> Result<Spe
         key.shard(),
         key.job_id(),
     )
-    .fetch_optional(tx)
-    .await?
-    .ok_or_else(|| StoreError::JobNotFound { key: key.clone() })?;
+    .fetch_optional(&mut *tx)
+    .await?;
+    let Some(row) = row else { return Err(not_found(tx, key).await) };
     check_version(key, row.spec_version)?;
     read_json("job_spec", row.spec)
 }

@@ -1,7 +1,7 @@
 //! Usage: what the calls of a span of time used and cost, added up by day, model, label or job.
 //!
 //! In come a span, a grouping and a selector; out come a page of rows and the sum over all of them.
-//! Every call in the ledger counts, whatever became of it; labels are joined loosely, for the ledger outlives its jobs.
+//! Every call in the ledger counts, whatever became of it; the ledger outlives its jobs, whose tombstones keep their labels.
 //! All pages show what was known at one moment, so that they are stable while calls are added.
 
 use std::str::FromStr as _;
@@ -176,7 +176,7 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
         call as (
           -- How a call ended that was settled later was not known at that moment.
           select case $4::text when 'day' then to_char(m.started_at at time zone 'UTC', 'YYYY-MM-DD')
-              when 'model' then m.model when 'label' then coalesce(s.labels ->> $5, '')
+              when 'model' then m.model when 'label' then coalesce(coalesce(s.labels, d.labels) ->> $5, '')
               when 'job' then m.job_id else '' end collate "C" as key,
             case when m.settled_at > (select as_of from span) then 'started' else m.outcome end as outcome,
             case when m.settled_at > (select as_of from span) then null else m.cost_usd end as cost_usd,
@@ -184,9 +184,12 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
           from longhaul.model_call m
           left join longhaul.job j on j.shard = m.shard and j.job_id = m.job_id
           left join longhaul.job_spec s on s.shard = m.shard and s.job_id = m.job_id
+          left join longhaul.tombstone d on d.shard = m.shard and d.job_id = m.job_id and j.job_id is null
           where m.started_at >= (select from_at from span) and m.started_at < (select before_at from span)
-            and ($6::text[] = '{}' or j.status = any($6))
-            and ($7::jsonb = '{}' or s.labels @> $7)
+            and ($6::text[] = '{}' or coalesce(j.status, d.status) = any($6))
+            and ($7::jsonb = '{}' or coalesce(s.labels, d.labels) @> $7)
+            and ($11::timestamptz is null or coalesce(j.created_at, d.created_at) >= $11)
+            and ($12::timestamptz is null or coalesce(j.created_at, d.created_at) < $12)
         ),
         line as (
           -- The sum over everything is a group as well, and is there also where nothing else is.
@@ -223,6 +226,8 @@ async fn read(connection: &mut PgConnection, query: &UsageQuery) -> Result<Vec<R
         after.map(|place| place.rank),
         after.map(|place| place.key.as_str()),
         query.limit,
+        query.selector.created_from,
+        query.selector.created_before,
     )
     .fetch_all(connection)
     .await?;

@@ -4,6 +4,8 @@
 //! Traces are spans, in `trace`; metrics are events with the target `METRIC`, in `metric`, and neither in the log nor in traces.
 //! Without a collector nothing of OpenTelemetry is built, and an event of a metric is not even made.
 
+mod filter;
+
 mod trace;
 
 mod metric;
@@ -89,6 +91,13 @@ impl TelemetrySettings {
     }
 }
 
+impl TelemetrySettings {
+    /// Whether the filter is of the form that one has.
+    pub fn has_good_filter(&self) -> bool {
+        EnvFilter::try_new(&self.filter).is_ok()
+    }
+}
+
 /// Why telemetry could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
@@ -119,7 +128,7 @@ impl Telemetry {
                 tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr).boxed()
             }
         };
-        let filter = format!("{},{NEVER_TOLD}", settings.filter);
+        let filter = filter::bounded(&settings.filter);
         let resource = resource(settings);
         let traces = settings.traces_endpoint.as_deref();
         let traces = traces.map(|at| trace::provider(at, resource.clone())).transpose()?;

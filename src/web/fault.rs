@@ -4,9 +4,11 @@
 //! The first three keys are those of the template's own errors; the reasons are those of the proto.
 //! The response also carries the fault itself, from which the approval page makes a page.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::rejection::BytesRejection;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -64,6 +66,7 @@ pub(super) struct Fault {
     field: Option<String>,
     status: Option<Status>,
     violations: Vec<Violation>,
+    job_id: Option<String>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -78,6 +81,7 @@ impl Fault {
             field: None,
             status: None,
             violations: Vec::new(),
+            job_id: None,
             headers: Vec::new(),
         }
     }
@@ -95,6 +99,11 @@ impl Fault {
     /// The field it is about.
     pub(super) fn field(self, field: String) -> Self {
         Self { field: Some(field), ..self }
+    }
+
+    /// The job that is stored although this went wrong.
+    pub(super) fn job_id(self, job_id: &str) -> Self {
+        Self { job_id: Some(job_id.to_owned()), ..self }
     }
 
     /// The status the job has.
@@ -149,9 +158,27 @@ impl Fault {
         fault.header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
     }
 
+    /// There were too many of late; after this time there is room for one.
+    pub(super) fn rate_limited(wait: Duration) -> Self {
+        let fault = Self::new(Reason::RateLimited, "too many requests a second");
+        // Whole seconds, and never none: a client that comes at once comes in vain.
+        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        fault
+            .hint("send fewer, or give the key a higher rate")
+            .header(header::RETRY_AFTER, seconds.into())
+    }
+
     /// A fault of the server, described in its log.
     pub(super) fn internal() -> Self {
         Self::new(Reason::Internal, "a fault of the server").hint("the server's log says more")
+    }
+
+    /// The server stops while somebody waits for a job, which goes on elsewhere.
+    pub(super) fn stopping(job_id: &str) -> Self {
+        let fault = Self::new(Reason::Unavailable, "the server is stopping; the job is stored");
+        let hint = "ask again, by this job_id, how it goes on";
+        let fault = fault.hint(hint).job_id(job_id);
+        fault.header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into())
     }
 
     /// A body that could not be read.
@@ -168,10 +195,21 @@ impl Fault {
         self.body()
     }
 
+    /// The same answer for a client that takes nothing but 200, and what of its request was not read.
+    pub(super) fn softened(&self, warnings: &[String]) -> Response {
+        let mut body = self.body();
+        body["ok"] = false.into();
+        body["warnings"] = warnings.into();
+        Json(body).into_response()
+    }
+
     fn body(&self) -> Value {
         let mut body = json!({
             "code": self.code.as_u16(), "message": self.message, "hint": self.hint, "reason": self.reason.word(),
         });
+        if let Some(job_id) = &self.job_id {
+            body["job_id"] = job_id.as_str().into();
+        }
         if let Some(field) = &self.field {
             body["field"] = field.as_str().into();
         }
@@ -197,19 +235,52 @@ impl IntoResponse for Fault {
 }
 
 /// Answers for a path that is not there, without repeating it.
-pub(super) async fn unknown_path() -> Fault {
-    Fault::new(Reason::NotFound, "there is nothing at this path")
-        .hint("jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control")
+pub(super) async fn unknown_path(uri: Uri) -> Fault {
+    let mut parts = uri.path().split('/').filter(|part| !part.is_empty());
+    // n8n has both beside its webhooks, under whatever prefix.
+    let asks_test = parts.clone().any(|part| part.ends_with("-test"));
+    let (message, hint) = if asks_test {
+        (
+            "there are no test webhooks here",
+            "use /webhook in place of /webhook-test: `\"validate_only\": true` checks a job and stores nothing",
+        )
+    } else if parts.any(|part| part.ends_with("-waiting")) {
+        (
+            "links of n8n's waiting executions cannot be honoured here",
+            "ask for the approval again: the links of this server begin with /approvals/",
+        )
+    } else {
+        (
+            "there is nothing at this path",
+            "jobs are sent to POST /webhook/durable-job and POST /webhook/durable-job-control",
+        )
+    };
+    Fault::new(Reason::NotFound, message).hint(hint)
 }
 
 /// Answers for a method that the path does not take; the router adds which it does.
 pub(super) async fn wrong_method(method: Method) -> Fault {
+    // The words are those of n8n's own webhooks.
     let hint = if method == Method::GET || method == Method::HEAD {
-        "did you mean to make a POST request?"
+        "Did you mean to make a POST request?"
     } else {
         "the Allow header names the methods that work"
     };
-    Fault::new(Reason::MethodNotAllowed, "this path does not take this method").hint(hint)
+    // A method may be any word, of any length; only a known one is repeated.
+    let known = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+    ];
+    let message = match known.contains(&method) {
+        true => format!("this path does not take {method} requests"),
+        false => "this path does not take this method".to_owned(),
+    };
+    Fault::new(Reason::MethodNotAllowed, message).hint(hint)
 }
 
 /// A field as this door writes it: steps have their fields without the kind between, and actions have no parts.

@@ -4,18 +4,20 @@
 //! Whatever happens behind these, the client gets an answer in the shape of all other errors.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
-use tokio::sync::{Semaphore, SetOnce};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SetOnce};
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use super::WebSettings;
+use super::asked::WAIT_SECONDS_MAX;
 use super::fault::Fault;
+use crate::door::Leash;
 use crate::telemetry;
 
 /// How much is done at once, and for how long.
@@ -31,6 +33,29 @@ impl Limits {
     pub(super) fn new(settings: &WebSettings, opened: Arc<SetOnce<()>>) -> Self {
         let room = settings.requests_max.clamp(1, Semaphore::MAX_PERMITS);
         Self { room: Arc::new(Semaphore::new(room)), time: settings.request_timeout, opened }
+    }
+}
+
+/// The room that a request takes, which it may leave while it waits for something that costs nothing.
+#[derive(Clone)]
+pub(super) struct Room(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Room {
+    /// Leaves it to others; from then on the time that one may wait is added to the request's own.
+    pub(super) fn leave(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn is_left(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Ends when the request has taken too long.
+    async fn is_over(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+        if self.is_left() {
+            tokio::time::sleep(Duration::from_secs(WAIT_SECONDS_MAX)).await;
+        }
     }
 }
 
@@ -54,19 +79,31 @@ pub(super) async fn trace(request: Request, next: Next) -> Response {
 }
 
 /// Refuses a request that comes too early, sheds one for which there is no room, ends one that takes too long, and survives one that panics.
-pub(super) async fn limit(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+pub(super) async fn limit(
+    State(limits): State<Limits>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if !limits.opened.initialized() {
         return Fault::unavailable().into_response();
     }
-    let Ok(_room) = limits.room.try_acquire() else { return Fault::overloaded().into_response() };
+    let Ok(permit) = Arc::clone(&limits.room).try_acquire_owned() else {
+        return Fault::overloaded().into_response();
+    };
+    let room = Room(Arc::new(Mutex::new(Some(permit))));
+    request.extensions_mut().insert(room.clone());
+    // An answer that is not taken still takes room.
+    if let Some(leash) = request.extensions().get::<Leash>() {
+        leash.keep(room.clone());
+    }
     let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
-    match tokio::time::timeout(limits.time, handled).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(_panic)) => {
+    tokio::select! {
+        biased;
+        handled = handled => handled.unwrap_or_else(|_panic| {
             tracing::error!("a handler panicked");
             Fault::internal().into_response()
-        }
-        Err(_elapsed) => {
+        }),
+        () = room.is_over(limits.time) => {
             tracing::warn!("a request took too long");
             Fault::unavailable().into_response()
         }
@@ -92,6 +129,7 @@ mod tests {
         let limits = Limits { room: Arc::new(Semaphore::new(1)), time, opened };
         Router::new()
             .route("/panics", get(panics))
+            .route("/leaves", get(leaves))
             .route("/waits", get(std::future::pending::<()>))
             .layer(from_fn_with_state(limits, limit))
     }
@@ -114,6 +152,19 @@ mod tests {
         let response = answer(router(Duration::ZERO), "/waits").await;
         assert_eq!(response.status(), 503);
         assert!(response.headers().contains_key("retry-after"));
+    }
+
+    async fn leaves(request: Request) {
+        request.extensions().get::<Room>().expect("the limit has put it there").leave();
+        std::future::pending().await
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_the_room_makes_room_for_others() {
+        let router = router(Duration::MAX);
+        let mut waits = Box::pin(answer(router.clone(), "/leaves"));
+        assert!(futures::poll!(&mut waits).is_pending());
+        assert_eq!(answer(router, "/panics").await.status(), 500);
     }
 
     #[tokio::test]

@@ -1,29 +1,26 @@
 //! The webhooks: submit and control in the JSON of the template, for clients that cannot speak gRPC.
 //!
-//! In comes one request, out goes `{"ok":true,…,"job":{…}}` with the job as it is after it, or a fault.
+//! In comes one call, out goes `{"ok":true,…,"job":{…}}` with the job as it is after it, or a fault.
 //! Both are safe to repeat as their gRPC twins are, and no GET acts.
 
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
-use axum::http::HeaderMap;
 use axum::response::Response;
-use bytes::Bytes;
 use serde::Deserialize;
 use tracing::Span;
 
+use super::call::Call;
 use super::fault::Fault;
-use super::{body, json};
+use super::{json, lenient};
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::explain::explain;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
 use crate::domain::key::Scope;
 use crate::domain::money::Usd;
+use crate::domain::submission::known::fields_of;
 use crate::domain::submission::{Submission, id_text, read};
 use crate::domain::validate::Faults;
-use crate::door::Authority;
 use crate::door::table::scope_of;
 use crate::engine::Engine;
 use crate::engine::control::Command;
@@ -51,14 +48,16 @@ pub(super) struct ControlBody {
 }
 
 /// Stores a job.
-pub(super) async fn submit(
-    State(engine): State<Engine>,
-    Extension(authority): Extension<Authority>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Fault> {
-    let body = body.map_err(|rejection| Fault::unread(&rejection))?;
-    let mut sent = body::read(&headers, &body, &["steps", "settings", "validate_only"])?;
+pub(super) async fn submit(State(engine): State<Engine>, mut call: Call) -> Response {
+    let answer = submit_it(&engine, &mut call).await;
+    call.answer(answer)
+}
+
+async fn submit_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault> {
+    let mut sent = std::mem::take(&mut call.sent);
+    if call.is_lenient {
+        call.warnings.extend(lenient::mend_submission(&mut sent, &["validate_only"]));
+    }
     let validate_only = match sent.remove("validate_only").filter(|given| !given.is_null()) {
         Some(given) => given
             .as_bool()
@@ -67,47 +66,65 @@ pub(super) async fn submit(
     };
     let submission = Submission::read(sent)?;
     let traceparent = telemetry::traceparent(&Span::current());
-    let caller = authority.caller(Door::Webhook);
+    let caller = call.authority.caller(Door::Webhook);
+    let is_whole = call.authority.sees_numbers();
     let submitted =
         engine.submit(&submission, caller, traceparent.as_deref(), validate_only).await?;
-    let Submitted { job, created, warnings } = submitted;
+    let Submitted { mut job, created, warnings } = submitted;
+    call.warnings.extend(warnings);
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
-        let reply = json::Reply { created, changed: created, message, warnings: &warnings };
+        let reply =
+            json::Reply { created, changed: created, message, warnings: &call.warnings, is_whole };
         return Ok(reply.with_job_to_be(&job));
+    }
+    if let Some(later) = call.wait(engine, &job.key).await? {
+        job = later;
     }
     // The words are the template's own, for callers that compare them.
     let message = if created { "Workflow was started" } else { "the job was there already" };
+    let message = message.to_owned();
     let reply =
-        json::Reply { created, changed: created, message: message.to_owned(), warnings: &warnings };
+        json::Reply { created, changed: created, message, warnings: &call.warnings, is_whole };
     Ok(reply.with_job(&job))
 }
 
 /// Moves a job, or shows it.
-pub(super) async fn control(
-    State(engine): State<Engine>,
-    Extension(authority): Extension<Authority>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Fault> {
-    let body = body.map_err(|rejection| Fault::unread(&rejection))?;
-    let sent = body::read(&headers, &body, &["now", "from_step", "include_links"])?;
+pub(super) async fn control(State(engine): State<Engine>, mut call: Call) -> Response {
+    let answer = control_it(&engine, &mut call).await;
+    call.answer(answer)
+}
+
+async fn control_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault> {
+    let mut sent = std::mem::take(&mut call.sent);
+    if call.is_lenient {
+        call.warnings.extend(lenient::mend_action(&mut sent, fields_of::<ControlBody>()));
+    }
     let mut request: ControlBody = read::fit("", sent)?;
     let request_id = request.request_id.take();
     let include_links = request.include_links == Some(true);
     let (key, command) = request.into_command()?;
-    authority.require(scope_of(&command))?;
+    call.authority.require(scope_of(&command))?;
     if include_links {
-        authority.require(Scope::Approve)?;
+        call.authority.require(Scope::Approve)?;
     }
-    let caller = authority.caller(Door::Webhook);
+    let caller = call.authority.caller(Door::Webhook);
     let changed = engine.control(&key, command, caller, request_id).await?;
-    let mut view = engine.job(&key, None, Duration::ZERO).await?;
+    let mut view = match call.wait(engine, &key).await? {
+        Some(view) => view,
+        None => engine.job(&key, None, Duration::ZERO).await?,
+    };
     if include_links {
         engine.add_links(&key, &mut view).await?;
     }
     let message = explain(&view.state);
-    let reply = json::Reply { created: false, changed, message, warnings: &[] };
+    let reply = json::Reply {
+        created: false,
+        changed,
+        message,
+        warnings: &call.warnings,
+        is_whole: call.authority.sees_numbers(),
+    };
     Ok(reply.with_job(&view))
 }
 
@@ -119,7 +136,7 @@ pub(super) fn try_action(sent: serde_json::Map<String, serde_json::Value>) -> Re
 }
 
 /// The actions, and which of the other fields each takes.
-const ACTIONS: [(&str, &[&str]); 8] = [
+pub(super) const ACTIONS: [(&str, &[&str]); 8] = [
     ("pause", &["now"]),
     ("resume", &["budget_usd"]),
     ("cancel", &["comment"]),

@@ -28,17 +28,19 @@ pub(super) struct Reply<'a> {
     pub(super) changed: bool,
     pub(super) message: String,
     pub(super) warnings: &'a [String],
+    /// Whether people's numbers are shown whole.
+    pub(super) is_whole: bool,
 }
 
 impl Reply<'_> {
     /// The whole answer, with the job as it is.
     pub(super) fn with_job(&self, view: &JobView) -> Response {
-        self.with(view, Job::new(view))
+        self.with(view, Job::new(view, self.is_whole))
     }
 
     /// The whole answer, with the job as it would be stored; such a job has no times yet.
     pub(super) fn with_job_to_be(&self, view: &JobView) -> Response {
-        self.with(view, Job { created_at: None, updated_at: None, ..Job::new(view) })
+        self.with(view, Job { created_at: None, updated_at: None, ..Job::new(view, self.is_whole) })
     }
 
     fn with(&self, view: &JobView, job: Job<'_>) -> Response {
@@ -108,13 +110,13 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    fn new(view: &'a JobView) -> Self {
+    fn new(view: &'a JobView, is_whole: bool) -> Self {
         let (state, spec) = (&view.state, &view.spec);
         let spent = view.spent_in_all();
         let steps = (1..).zip(&spec.steps).map(|(step, what)| Step::new(view, step, what));
         let notices = view.notices.iter().map(|notice| Told {
             notice_id: notice.notice_id,
-            recipient: mask(&notice.recipient),
+            recipient: if is_whole { notice.recipient.clone() } else { mask(&notice.recipient) },
             kind: notice.kind,
             delivery: notice.delivery,
             error: notice.error.as_deref().unwrap_or_default(),

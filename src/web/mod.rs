@@ -10,15 +10,25 @@ mod gate;
 
 mod origin;
 
+mod cors;
+
 mod fault;
 
 mod strict;
 
 mod body;
 
+mod asked;
+
+mod call;
+
+mod lenient;
+
 mod jobs;
 
 mod json;
+
+mod openapi;
 
 mod whatsapp;
 
@@ -35,33 +45,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderName, Uri};
+use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use chrono_tz::Tz;
-use tokio::net::TcpListener;
-use tokio::sync::SetOnce;
+use tokio::sync::{Semaphore, SetOnce};
 use tokio_util::sync::CancellationToken;
 
 use self::approval::People;
 pub use self::approval::headers as page_headers;
+use self::asked::Manner;
+use self::cors::Cors;
 use self::fault::Fault;
 pub use self::fault::code_of;
 use self::gate::HttpFace;
 use self::guard::Limits;
+use self::openapi::Document;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
 use crate::domain::book::Book;
 use crate::domain::reason::Reason;
 use crate::domain::state::Refusal;
-use crate::door::{GateLayer, Keyring};
+use crate::door::{self, GateLayer, Keyring, LimitLayer};
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
-
-/// How long a stop lets requests finish before their connections are dropped.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// How the sidecar is reached and how much it takes.
 #[derive(Clone, Debug)]
@@ -84,6 +93,12 @@ pub struct WebSettings {
     pub book: Arc<Book>,
     /// A header that may hold a key, beside those that always may.
     pub key_header: Option<HeaderName>,
+    /// Where the webhooks are beside `webhook`, as n8n had them; without slashes at its ends.
+    pub webhook_prefix: String,
+    /// Whose pages may call the webhooks, as browsers write an origin.
+    pub cors_origins: Arc<[HeaderValue]>,
+    /// Whether mistakes are answered with 200, and what nothing reads is a warning, where a request does not say.
+    pub is_lenient: bool,
 }
 
 impl Default for WebSettings {
@@ -98,39 +113,86 @@ impl Default for WebSettings {
             time_zone: Tz::UTC,
             book: Arc::default(),
             key_header: None,
+            webhook_prefix: "webhook".to_owned(),
+            cors_origins: Arc::default(),
+            is_lenient: false,
         }
     }
 }
 
 /// The routes of the sidecar, at the root and under the path of the public URL: a proxy may strip that or leave it.
-pub fn router(engine: Engine, settings: &WebSettings, keyring: Keyring) -> Router {
+///
+/// The stop ends whoever waits for a job.
+pub fn router(
+    engine: Engine,
+    settings: &WebSettings,
+    keyring: Keyring,
+    limits: door::Limits,
+    stop: CancellationToken,
+) -> Router {
     let public_url: Option<Uri> = settings.public_url.trim().parse().ok();
     let public = public_url.as_ref().and_then(Origin::of_url);
-    let ours = Arc::new(Ours { public, is_on_loopback: settings.is_on_loopback });
+    let ours = Ours { public, is_on_loopback: settings.is_on_loopback, shared: Arc::default() };
     let prefix = public_url.as_ref().map_or("", |url| url.path().trim_end_matches('/'));
     // Braces are wildcards to the router and text in an address.
     let prefix = prefix.replace('{', "{{").replace('}', "}}");
-    let routes = routes(settings, ours, &engine.store().opened());
-    let gate = GateLayer::new(keyring, settings.key_header.clone(), HttpFace);
-    let routes = routes.route_layer(gate);
+    let document = Document::new(settings, keyring.clone());
+    let routes = routes(settings, ours, &engine.store().opened(), stop);
+    let routes = routes.layer(Extension(document));
+    let face = HttpFace { webhook_prefix: settings.webhook_prefix.as_str().into() };
+    let limit = LimitLayer::new(limits, face.clone());
+    let gate = GateLayer::new(keyring, settings.key_header.clone(), face);
+    let routes = routes
+        .route_layer(limit)
+        .route_layer(gate)
+        .route_layer(from_fn(gate::refuse_key_in_address));
     let routes = if prefix.is_empty() {
         routes
     } else {
         routes.clone().without_v07_checks().nest(&prefix, routes)
     };
-    routes.fallback(fault::unknown_path).layer(from_fn(guard::trace)).with_state(engine)
+    let cors = Cors::new(Arc::clone(&settings.cors_origins), settings.key_header.as_ref());
+    routes
+        .fallback(fault::unknown_path)
+        .layer(from_fn_with_state(cors, cors::share))
+        .layer(from_fn(guard::trace))
+        .with_state(engine)
 }
 
-fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) -> Router<Engine> {
+/// The two webhooks of the template, under their own prefix and the one that n8n had.
+fn webhooks(settings: &WebSettings, stop: CancellationToken) -> Router<Engine> {
+    let manner = Arc::new(Manner {
+        body_bytes_max: settings.body_bytes_max,
+        is_lenient: settings.is_lenient,
+        seats: Arc::new(Semaphore::new(settings.requests_max.clamp(1, Semaphore::MAX_PERMITS))),
+        stop,
+    });
+    let prefixes = ["webhook", &*settings.webhook_prefix];
+    let distinct = if prefixes[0] == prefixes[1] { &prefixes[..1] } else { &prefixes };
+    let under = |router: Router<Engine>, prefix: &&str| {
+        router
+            .route(&format!("/{prefix}/durable-job"), post(jobs::submit))
+            .route(&format!("/{prefix}/durable-job-control"), post(jobs::control))
+    };
+    distinct
+        .iter()
+        .fold(Router::new(), under)
+        .layer(from_fn_with_state(Arc::clone(&manner), asked::heed))
+        .layer(Extension(manner))
+}
+
+fn routes(
+    settings: &WebSettings,
+    ours: Ours,
+    opened: &Arc<SetOnce<()>>,
+    stop: CancellationToken,
+) -> Router<Engine> {
     let limits = || Limits::new(settings, Arc::clone(opened));
-    let shared = limits();
-    let refuse_others = from_fn_with_state(ours, origin::refuse_others);
-    let webhooks = Router::new()
-        .route("/webhook/durable-job", post(jobs::submit))
-        .route("/webhook/durable-job-control", post(jobs::control))
-        .layer(DefaultBodyLimit::max(settings.body_bytes_max))
-        .layer(refuse_others.clone())
-        .layer(from_fn_with_state(shared.clone(), guard::limit));
+    let sharing = Ours { shared: Arc::clone(&settings.cors_origins), ..ours.clone() };
+    let refuse_others = from_fn_with_state(Arc::new(ours), origin::refuse_others);
+    let webhooks = webhooks(settings, stop)
+        .layer(from_fn_with_state(Arc::new(sharing), origin::refuse_others))
+        .layer(from_fn_with_state(limits(), guard::limit));
     // No browser calls it and a signature guards it, so it does not matter which page may have sent it.
     let meta = Router::new()
         .route("/webhook/whatsapp", get(whatsapp::verify).post(whatsapp::receive))
@@ -151,10 +213,12 @@ fn routes(settings: &WebSettings, ours: Arc<Ours>, opened: &Arc<SetOnce<()>>) ->
             time_zone: settings.time_zone,
         }))
         .layer(refuse_others)
-        .layer(from_fn_with_state(shared, guard::limit));
+        // A flood of submits keeps out no approver.
+        .layer(from_fn_with_state(limits(), guard::limit));
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
         .route("/healthz", get(healthz))
+        .route("/openapi.json", get(openapi::show))
         .layer(from_fn_with_state(limits(), guard::limit));
     webhooks
         .merge(meta)
@@ -195,6 +259,9 @@ impl From<StoreError> for Fault {
         match error {
             StoreError::JobNotFound { .. } => Self::new(Reason::JobNotFound, message)
                 .hint("check the job_id; a job exists from the moment its submit was answered"),
+            StoreError::JobPruned { status, .. } => Self::new(Reason::JobPruned, message)
+                .hint("its results are no longer kept; to run it again, submit it under another job_id")
+                .status(status),
             StoreError::ApprovalNotFound { .. } => Self::new(Reason::ApprovalNotFound, message)
                 .hint("the approval_id of a pending approval is in the job, under approval"),
             // No door of this face is about a notice.
@@ -244,23 +311,5 @@ impl From<Refusal> for Fault {
                 Self::internal()
             }
         }
-    }
-}
-
-/// Serves until the stop, and then for as long as requests take to finish, but not longer than two seconds.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> std::io::Result<()> {
-    let serving =
-        axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let dropped_late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(GRACE).await;
-    };
-    tokio::select! {
-        served = serving => served,
-        () = dropped_late => Ok(()),
     }
 }

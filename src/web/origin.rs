@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
@@ -48,12 +48,14 @@ impl Origin {
 }
 
 /// Where our own page is served from.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ours {
     /// The origin of the public URL.
     pub(super) public: Option<Origin>,
     /// Whether the sidecar listens to this machine alone.
     pub(super) is_on_loopback: bool,
+    /// Whose pages may send as if they were ours, as browsers write an origin.
+    pub(super) shared: Arc<[HeaderValue]>,
 }
 
 /// Refuses what the page of another site sends, unless it only looks.
@@ -72,6 +74,9 @@ pub(super) async fn refuse_others(
 
 /// Whether the request may be taken for one of our own page.
 fn is_ours(headers: &HeaderMap, uri: &Uri, ours: &Ours) -> bool {
+    if headers.get(header::ORIGIN).is_some_and(|sent| ours.shared.contains(sent)) {
+        return true;
+    }
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let sent = text(header::ORIGIN);
     let page =
@@ -104,7 +109,9 @@ mod tests {
             headers.insert(*name, value.parse().unwrap());
         }
         let public = Origin::of_url(&"https://Jobs.example:443/longhaul".parse().unwrap());
-        is_ours(&headers, &"/approvals/x".parse().unwrap(), &Ours { public, is_on_loopback })
+        let shared = [HeaderValue::from_static("https://app.example")].into();
+        let ours = Ours { public, is_on_loopback, shared };
+        is_ours(&headers, &"/approvals/x".parse().unwrap(), &ours)
     }
 
     #[test]
@@ -140,6 +147,7 @@ mod tests {
             &[("origin", "null"), ("sec-fetch-site", "same-origin")],
             &[("sec-fetch-site", "none")],
             &[("origin", "https://proxied.example"), ("sec-fetch-site", "same-origin")],
+            &[("origin", "https://app.example"), ("sec-fetch-site", "cross-site")],
         ] {
             assert!(judge(lines), "{lines:?}");
         }
@@ -149,6 +157,8 @@ mod tests {
     fn the_page_of_another_site_may_not() {
         for lines in [
             &[("origin", "https://evil.example")][..],
+            &[("origin", "http://app.example")],
+            &[("origin", "https://app.example:8443")],
             &[("origin", "https://evil.example"), ("host", "jobs.example")],
             &[("origin", "null")],
             &[("origin", "null"), ("sec-fetch-site", "cross-site")],

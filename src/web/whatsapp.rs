@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Extension;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{FromRequestParts, Query, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -93,8 +93,10 @@ impl fmt::Debug for Webhook {
 /// Answers Meta's question whether the address is ours, which is not signed.
 pub(super) async fn verify(
     Extension(webhook): Extension<Arc<Webhook>>,
-    Query(asked): Query<HashMap<String, String>>,
+    asked: Result<Query<HashMap<String, String>>, QueryRejection>,
 ) -> Result<Response, Fault> {
+    let unread = |_unread| Fault::malformed("the query cannot be read");
+    let Query(asked) = asked.map_err(unread)?;
     let settings = webhook.settings()?;
     let field = |name: &str| asked.get(name).map(String::as_str).unwrap_or_default();
     let challenge = field("hub.challenge");

@@ -176,3 +176,47 @@ async fn what_would_open_the_sandbox_or_pass_for_another_process_is_refused() {
     assert_eq!(output.status.code(), Some(78), "{output:?}");
     assert!(!stale.exists(), "a server that does not serve is not known as one that does");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_jobs_are_moved_after_a_look_at_how_many() {
+    let shell = Shell::open().await;
+    for (job_id, name) in [("one", "a"), ("two", "a"), ("three", "b")] {
+        let labels = json!({"labels": {"team": name}});
+        let submission = json!({"job_id": job_id, "steps": [long_wait()], "settings": labels});
+        assert_eq!(shell.run(&["submit", &shell.file(job_id, &submission)]).await.code, 0);
+    }
+    let team = ["cancel", "--where", "label.team=a", "--where", "status=queued"];
+    let with = |more: &[&'static str]| [&team[..], more].concat();
+    let said = shell.run(&with(&["--dry-run"])).await;
+    assert_eq!((said.code, said.out.as_str()), (0, "would cancel 2 jobs\n"), "{said:?}");
+    // There is nobody here to be asked.
+    let said = shell.run(&team).await;
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("--yes"), "{said:?}");
+    let counts = shell.json(&["list", "--counts"]).await;
+    assert_eq!(
+        (&counts["counts"]["queued"], &counts["counts"]["cancelled"]),
+        (&json!(3), &json!(0))
+    );
+    let done = shell.json(&with(&["--yes", "--silent", "--comment", "The launch is off."])).await;
+    let expected = json!({"matched": 2, "changed": 2, "refused": 0, "refused_job_ids": []});
+    assert_eq!(done, expected);
+    let said = shell.run(&with(&["--yes"])).await;
+    assert_eq!((said.code, said.out.as_str()), (0, "no job to cancel\n"), "{said:?}");
+    let said = shell.run(&["list", "--counts", "--status", "queued,cancelled"]).await;
+    assert!(said.out.starts_with("1 queued, 2 cancelled\n\n"), "{said:?}");
+    let said = shell.run(&["list", "--created-before", "2026-01-01"]).await;
+    assert_eq!((said.code, said.out.as_str()), (0, "no jobs\n"), "{said:?}");
+    for (args, code, why) in [
+        (vec!["cancel"], 2, "JOB"),
+        (vec!["cancel", "one", "--where", "status=queued"], 2, "cannot be used with"),
+        (vec!["pause", "one", "--silent"], 2, "cannot be used with"),
+        (vec!["pause", "--where", "team=a"], 2, "label.KEY=VALUE"),
+        (vec!["retry", "--where", "status=queued", "--yes"], 7, "selector.statuses[0]"),
+    ] {
+        let said = shell.run(&args).await;
+        assert_eq!(said.code, code, "{args:?}: {said:?}");
+        assert!(said.err.contains(why), "{args:?}: {said:?}");
+    }
+    shell.server.stop().await;
+}

@@ -121,6 +121,7 @@ async fn the_api_explains_itself_through_reflection() {
         "RevokeLinks",
         "WatchJob",
         "ListJobs",
+        "ControlJobs",
         "ListNotices",
         "ResendNotice",
         "GetUsage",
@@ -273,17 +274,17 @@ async fn every_example_of_the_proto_runs_as_pasted() {
             is_inside = !line.contains(ADDRESS);
         }
     }
-    assert_eq!(examples.len(), 9, "{examples:?}");
+    assert_eq!(examples.len(), 10, "{examples:?}");
     // Nobody can be told, so that there is something to send again.
     terminal.rig.sandbox.break_whatsapp(json!({"code": 131_026})).await;
     let mut printed = Vec::new();
     for example in &examples {
         printed.push(terminal.paste(&terminal.with_notice(example).await).await);
     }
-    let [submitted, shown, approved, revoked, watched, listed, notices, resent, used] =
+    let [submitted, shown, approved, revoked, watched, listed, counted, notices, resent, used] =
         &printed[..]
     else {
-        unreachable!("nine")
+        unreachable!("ten")
     };
     assert!(messages(revoked)[0]["revoked"].as_i64().is_some_and(|count| count > 0), "{revoked}");
     assert!(messages(notices)[0]["notices"].is_array(), "{notices}");
@@ -294,6 +295,8 @@ async fn every_example_of_the_proto_runs_as_pasted() {
     let last = messages(watched).pop().unwrap();
     assert_eq!(last["event"]["kind"], "EVENT_KIND_JOB_COMPLETED");
     assert!(messages(listed)[0]["jobs"].is_null(), "{listed}");
+    assert!(messages(listed)[0]["counts"].as_array().is_some_and(|all| all.len() == 1), "{listed}");
+    assert_eq!(messages(counted), [json!({})], "nothing matches");
     assert_eq!(messages(used)[0]["rows"][0]["usage"]["calls"], 1, "{used}");
     terminal.server.client().settled_as("hello-1", JobStatus::Completed).await;
     assert_eq!(terminal.rig.db.job_count().await, 1);

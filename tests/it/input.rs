@@ -349,7 +349,8 @@ async fn over_the_webhook_what_is_no_request_at_all_is_refused() {
         (json, "{\"task\":\"\u{1}\"}", 400),
         ("application/x-www-form-urlencoded", "steps=[", 400),
         ("application/x-www-form-urlencoded", "job_id=a&job_id=b", 400),
-        ("multipart/form-data; boundary=x", "--x--", 415),
+        ("multipart/form-data; boundary=x", "--x--", 400),
+        ("multipart/form-data", "--x--", 400),
         ("image/png", "png", 415),
     ] {
         for path in ["/webhook/durable-job", "/webhook/durable-job-control"] {
@@ -362,9 +363,7 @@ async fn over_the_webhook_what_is_no_request_at_all_is_refused() {
     let deep = format!("{{\"steps\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
     assert_eq!(rig.post_as("/webhook/durable-job", json, deep).await.0, 400);
     let huge = format!("{{\"task\":\"{}\"}}", "x".repeat(16 << 20));
-    let huge = rig.http.post(format!("{}/webhook/durable-job", rig.http_url)).body(huge).send();
-    // A server that hangs up on a client which still sends may cut off its own answer.
-    assert!(huge.await.map_or(true, |answer| answer.status() == 413));
+    assert_eq!(rig.post_as("/webhook/durable-job", json, huge).await.0, 413);
     for (path, expected) in [("/webhook/durable-job", 405), ("/webhook-test/x", 404), ("/", 404)] {
         let answer = rig.http.get(format!("{}{path}", rig.http_url)).send().await.unwrap();
         assert_eq!(answer.status(), expected, "{path}");

@@ -35,7 +35,7 @@ async fn pages_are_stable_while_jobs_are_added() {
     expected.reverse();
     let (mut listed, mut token) = (Vec::new(), String::new());
     loop {
-        let request = ListJobsRequest { page_size: 50, page_token: token, selector: None };
+        let request = ListJobsRequest { page_size: 50, page_token: token, ..Default::default() };
         let page = try_list(&rig, request).await.unwrap();
         assert!(page.jobs.iter().all(|job| job.steps.is_empty() && job.output.is_empty()));
         listed.extend(page.jobs.into_iter().map(|job| job.job_id));
@@ -84,7 +84,7 @@ async fn a_selector_picks_by_status_and_by_all_labels() {
     rig.settled_as("written", JobStatus::Completed).await;
     let by = |statuses: &[JobStatus], wanted: &[(&str, &str)]| {
         let statuses = statuses.iter().map(|status| i32::from(*status)).collect();
-        JobSelector { statuses, labels: labels(wanted) }
+        JobSelector { statuses, labels: labels(wanted), ..JobSelector::default() }
     };
     let (queued, completed) = (JobStatus::Queued, JobStatus::Completed);
     for (selector, expected) in [

@@ -114,9 +114,29 @@ mod delta;
 
 mod list;
 
+mod pages;
+
+mod bulk;
+
 mod usage;
 
 mod price;
+
+mod key;
+
+mod key_table;
+
+mod key_client;
+
+mod actor;
+
+mod config_file;
+
+mod silence;
+
+mod prune;
+
+mod prune_command;
 
 mod input;
 
@@ -124,7 +144,21 @@ mod bad_input;
 
 mod reason;
 
+mod body;
+
+mod shape;
+
+mod wait;
+
+mod lenient;
+
+mod cors;
+
+mod n8n;
+
 mod bound;
+
+mod openapi;
 
 mod command;
 
@@ -144,6 +178,18 @@ mod trace;
 mod metric;
 
 mod cost;
+
+mod tls;
+
+mod deadline;
+
+mod limit;
+
+mod slow;
+
+mod grpc_web;
+
+mod flood;
 
 mod figure;
 

@@ -4,7 +4,7 @@
 //! Screenshots of every state are left in `target/screenshots` for people to look at.
 
 mod access;
-mod browser;
+pub mod browser;
 mod hostile;
 mod phone;
 

@@ -180,9 +180,7 @@ async fn a_second_round_of_the_sweeper_finds_nothing() {
         lost_calls: 1,
         due: 1,
         overdue: 1,
-        reminded: 0,
-        undelivered: 0,
-        failures: 0,
+        ..Swept::default()
     };
     assert_eq!(first, expected);
     assert_eq!(sweeper.run_once(Judging::Everybody).await, Swept::default());

@@ -25,7 +25,7 @@ const COMMENT: &str = "Pleasantly worded.";
 
 /// A collector that keeps what it gets.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
+pub struct Collector(Arc<Mutex<Vec<ExportTraceServiceRequest>>>);
 
 #[tonic::async_trait]
 impl TraceService for Collector {
@@ -39,7 +39,7 @@ impl TraceService for Collector {
 }
 
 impl Collector {
-    async fn start() -> (Self, SocketAddr) {
+    pub async fn start() -> (Self, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let collector = Self::default();
@@ -57,7 +57,7 @@ impl Collector {
     }
 
     /// Everything it ever got, as text.
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{:?}", self.0.lock().unwrap())
     }
 }

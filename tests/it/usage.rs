@@ -151,7 +151,8 @@ async fn a_report_is_of_its_span_and_its_jobs_and_outlives_them() {
     let of = |statuses: &[JobStatus], labels: &[(&str, &str)]| {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let statuses = statuses.iter().map(|status| i32::from(*status)).collect();
-        let selector = JobSelector { statuses, labels: labels.collect::<HashMap<_, _>>() };
+        let labels = labels.collect::<HashMap<_, _>>();
+        let selector = JobSelector { statuses, labels, ..JobSelector::default() };
         GetUsageRequest { selector: Some(selector), ..by(UsageGrouping::Job) }
     };
     let failed = usage(&rig, of(&[JobStatus::Failed], &[])).await;

@@ -11,6 +11,7 @@ use longhaul::domain::spec::Defaults;
 use longhaul::domain::submission::{ContextMode, RunStep, Step, Submission};
 use longhaul::domain::validate::freeze;
 use longhaul::store::claim::{ClaimRequest, Claimed};
+use longhaul::store::control::By;
 use longhaul::store::ledger::{CallEnd, CallOutcome, Settlement};
 use longhaul::store::submit::{NewJob, Stored};
 use longhaul::store::{Store, StoreError, StoreSettings};
@@ -78,7 +79,7 @@ impl Desk {
     async fn claimed(&self, job_id: &str) -> Claimed {
         match self.store.submit(self.two_steps(job_id)).await.unwrap() {
             Stored::Created(_, Some(claimed)) => *claimed,
-            other @ (Stored::Created(_, None) | Stored::Existed) => {
+            other @ (Stored::Created(_, None) | Stored::Existed | Stored::Pruned(_)) => {
                 panic!("{job_id} is not in hand: {other:?}")
             }
         }
@@ -264,7 +265,7 @@ async fn a_commit_whose_reply_is_lost_has_happened_once() {
 async fn a_stale_holder_moves_nothing_and_its_call_is_settled_all_the_same() {
     let desk = Desk::open().await;
     let job = desk.claimed("job").await;
-    desk.store.cancel(&job.key, "", "somebody", None).await.unwrap();
+    desk.store.cancel(&job.key, "", By::actor("somebody")).await.unwrap();
     let stale = desk.finish(&job, "too late").await;
     assert!(matches!(&stale, Err(error) if error.is_lease_lost()), "{stale:?}");
     assert_eq!(desk.rig.db.outcomes("job").await, [(1, "answered".to_owned())]);
@@ -368,7 +369,7 @@ async fn what_was_decided_before_the_row_changed_is_decided_again() {
         let mut other = desk.rig.db.pool.begin().await.unwrap();
         let change = "update longhaul.job set epoch = epoch + 1 where job_id = $1";
         sqlx::query(change).bind(job_id).execute(&mut *other).await.unwrap();
-        let pausing = desk.store.pause(&job.key, false, "client", None);
+        let pausing = desk.store.pause(&job.key, false, By::actor("client"));
         let changing = async {
             // It has been decided, and meets the lock: at first in the write, later where locks are taken.
             let met = "select count(*) > 0 from pg_stat_activity where query like $1";

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::source::{Fault, Source};
 
 /// The tables that are distributed by shard.
-const JOB_TABLES: [&str; 9] = [
+const JOB_TABLES: [&str; 10] = [
     "job",
     "job_spec",
     "checkpoint",
@@ -19,6 +19,7 @@ const JOB_TABLES: [&str; 9] = [
     "decision",
     "approval_link",
     "outbox",
+    "tombstone",
 ];
 
 /// The words after which SQL names a table.

@@ -84,7 +84,7 @@ pub async fn run(plan: &Plan) -> bool {
     let evidence = evidence::gather(&world).await;
     let returned = report(&attacked, &completions(&evidence));
     world.tally.print();
-    let (violations, _) = check::judge(&world, &evidence);
+    let (violations, _) = check::judge(&world, &evidence).await;
     let went_well = returned && violations == 0;
     Arc::into_inner(world).expect("nobody else acts").end(!went_well).await;
     went_well

@@ -4,6 +4,7 @@ mod history;
 mod lease;
 mod outside;
 mod people;
+mod silence;
 
 use super::evidence::Evidence;
 use super::world::World;
@@ -37,7 +38,7 @@ impl Check {
 }
 
 /// Judges everything and prints it; answers how many violations there are, and how much was looked at.
-pub fn judge(world: &World, evidence: &Evidence) -> (usize, usize) {
+pub async fn judge(world: &World, evidence: &Evidence) -> (usize, usize) {
     let records = &world.records;
     let checks = [
         history::an_answered_submit_is_never_lost(records, evidence),
@@ -62,6 +63,7 @@ pub fn judge(world: &World, evidence: &Evidence) -> (usize, usize) {
         people::no_end_is_sent_twice(evidence),
         outside::the_ledger_holds_every_request(evidence),
         outside::nothing_is_left_open(evidence),
+        silence::no_log_tells_a_secret(world, evidence).await,
         strange(world),
     ];
     println!("{:<62} {:>9} {:>10}", "what must hold", "checked", "violations");

@@ -28,6 +28,9 @@ const START_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long a graceful stop may take beside what it gives its steps.
 const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
+/// What the servers know and must not tell.
+pub const SECRETS: [&str; 2] = ["sk-canary-of-the-model", "EAA-canary-of-the-phone"];
+
 /// A running server.
 pub struct Server {
     /// Its client.
@@ -84,9 +87,11 @@ impl Fleet {
             ("DATABASE_URL", db.url.as_str()),
             ("LONGHAUL_DATABASE_CONNECTIONS", "10"),
             ("LONGHAUL_MODEL_BASE_URL", sandbox_url),
-            ("LONGHAUL_MODEL_API_KEY", "sandbox"),
+            ("LONGHAUL_MODEL_API_KEY", SECRETS[0]),
             ("LONGHAUL_WHATSAPP_BASE_URL", sandbox_url),
-            ("LONGHAUL_WHATSAPP_TOKEN", "sandbox"),
+            ("LONGHAUL_WHATSAPP_TOKEN", SECRETS[1]),
+            // What is said then is searched for what must not be.
+            ("RUST_LOG", "trace"),
             ("LONGHAUL_WHATSAPP_PHONE_NUMBER_ID", "1"),
             ("LONGHAUL_WHATSAPP_SPACING_SECONDS", "0"),
             ("LONGHAUL_NOTIFY", PERSON),
@@ -218,10 +223,15 @@ impl Fleet {
         }
     }
 
+    /// What each server wrote, with its number.
+    pub fn logs(&self) -> impl Iterator<Item = (u32, String)> {
+        let numbers = 1..self.next.load(Ordering::Relaxed);
+        numbers.map(|number| (number, fs::read_to_string(self.log_of(number)).unwrap_or_default()))
+    }
+
     /// Writes down panics and errors that servers logged.
     pub fn note_the_logs(&self) {
-        for number in 1..self.next.load(Ordering::Relaxed) {
-            let log = fs::read_to_string(self.log_of(number)).unwrap_or_default();
+        for (number, log) in self.logs() {
             for line in log.lines() {
                 if line.contains("panicked") {
                     self.tally.note_strange(format!("server {number} said: {line}"));

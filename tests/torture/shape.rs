@@ -15,6 +15,8 @@ use crate::harness::{approval_step, job, run_step, wait, with};
 pub const PEOPLE: [&str; 4] = ["+15550101", "+15550102", "+15550103", "+15550104"];
 /// In prompts of steps that search, for faults that strike only them.
 pub const SEARCHES: &str = "Search the web";
+/// What the texts of all jobs have in them: the task, the prompts and the notes.
+pub const TEXTS: [&str; 4] = ["Copy for ", "about a harbour", "Write a line, ", "May it go on"];
 
 /// A job to submit.
 #[derive(Clone, Debug)]

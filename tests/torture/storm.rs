@@ -49,7 +49,7 @@ pub async fn run(plan: &Plan) -> bool {
     count(&world, &evidence);
     println!("what happened (seed {seed}, {:.1} minutes)", plan.duration.as_secs_f64() / 60.0);
     world.tally.print();
-    let (violations, checked) = check::judge(&world, &evidence);
+    let (violations, checked) = check::judge(&world, &evidence).await;
     let idle = too_little(&world, plan);
     for what in &idle {
         println!("too little happened: {what}");

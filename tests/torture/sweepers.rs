@@ -50,7 +50,7 @@ pub async fn run() -> bool {
         world.fleet.terminate(server).await;
     }
     let evidence = evidence::gather(&world).await;
-    let (violations, _) = check::judge(&world, &evidence);
+    let (violations, _) = check::judge(&world, &evidence).await;
     let twice = claimed_more_than_once(&evidence);
     println!("  {} jobs, {twice} of them not claimed just once", evidence.jobs.len());
     let went_well = swept && ended && violations == 0 && twice == 0;

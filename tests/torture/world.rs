@@ -179,7 +179,7 @@ impl World {
         }
         self.fleet.note_the_logs();
         let evidence = evidence::gather(&self).await;
-        let (violations, _) = check::judge(&self, &evidence);
+        let (violations, _) = check::judge(&self, &evidence).await;
         Arc::into_inner(self)
             .expect("nobody else acts")
             .end(violations > 0 && !violations_are_due)

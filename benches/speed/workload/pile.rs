@@ -13,6 +13,7 @@ use longhaul::domain::submission::{ContextMode, Submission};
 use longhaul::domain::validate::freeze;
 use longhaul::engine::sweeper::{Sweeper, Swept};
 use longhaul::store::claim::ClaimRequest;
+use longhaul::store::control::By;
 use longhaul::store::ledger::CallEnd;
 use longhaul::store::submit::NewJob;
 use longhaul::store::sweep::Judging;
@@ -164,7 +165,7 @@ impl Bare {
         let begun_at = Instant::now();
         Box::pin(self.store.release(job, unsent)).await?;
         times.release.push(since(begun_at));
-        Box::pin(self.store.cancel(&key, "", "client", None)).await?;
+        Box::pin(self.store.cancel(&key, "", By::actor("client"))).await?;
         Ok(())
     }
 

@@ -58,6 +58,35 @@ pub(super) async fn check_database(store: &Store, report: &mut Report) -> bool {
     }
 }
 
+/// Tells how the doors stand: who is let in.
+pub(super) async fn check_keys(store: &Store, may_be_open: bool, report: &mut Report) {
+    const MAKE: &str = "make one with `longhaul key create`, and give it to whoever calls";
+    let list = match store.keys(None).await {
+        Ok(list) => list,
+        Err(error) => {
+            let remedy = "let the login of DATABASE_URL read the schema longhaul";
+            return report.fault("keys", in_words(&error), remedy);
+        }
+    };
+    let (total, good) = list.map_or((0, 0), |list| {
+        (list.keys.len(), list.keys.iter().filter(|one| one.is_good(list.now)).count())
+    });
+    match (total, good) {
+        (0, _) if may_be_open => {
+            report.ok("keys", "no key was ever made, so the server is open to whoever reaches it")
+        }
+        (_, 0) if may_be_open => {
+            report.warning("keys", format!("none of {total} is good, so nobody is let in"), MAKE);
+        }
+        (_, 0) => {
+            let found = "others can reach the server, and no key is good, so it does not start";
+            report.fault("keys", found, MAKE);
+        }
+        (_, 1) => report.ok("keys", "1 key is good"),
+        (_, good) => report.ok("keys", format!("{good} keys are good")),
+    }
+}
+
 /// Tells how the schema differs; answers whether this program can work with it.
 fn tell_schema(differs: &SchemaDiffers, report: &mut Report) -> bool {
     let list = |versions: &[i64]| {

@@ -110,3 +110,23 @@ pub(super) fn check_notices(transition: &Transition, spec: &Spec) -> Result<(), 
     }
     Ok(())
 }
+
+/// Silence leaves out what is told and nothing else: the row, the history and the requests for decisions are the same.
+pub(super) fn check_silence(transition: &Transition) -> Result<(), TestCaseError> {
+    let silent = transition.clone().silenced();
+    let asks: Vec<_> = transition.notices.iter().filter(|told| told.kind.asks()).collect();
+    prop_assert_eq!(silent.notices.iter().collect::<Vec<_>>(), asks);
+    prop_assert_eq!(&silent.state, &transition.state);
+    prop_assert_eq!(silent.supersedes_notices, transition.supersedes_notices);
+    prop_assert_eq!(silent.events.len(), transition.events.len());
+    for (silent, loud) in silent.events.iter().zip(&transition.events) {
+        let is_told = transition
+            .notices
+            .iter()
+            .any(|told| told.sequence == loud.sequence && !told.kind.asks());
+        let said = silent.message.strip_suffix(" (nobody was told)");
+        prop_assert_eq!(said.is_some(), is_told, "{}", silent.message);
+        prop_assert_eq!(said.unwrap_or(&silent.message), loud.message.as_str());
+    }
+    Ok(())
+}

@@ -120,6 +120,13 @@ pub(in crate::rpc) fn notice(notice: &NoticeView) -> proto::Notice {
     }
 }
 
+/// Shows whole for whom notices are, to a caller who may see that.
+pub fn reveal(notices: &mut [proto::Notice], views: &[NoticeView]) {
+    for (notice, view) in notices.iter_mut().zip(views) {
+        notice.recipient.clone_from(&view.recipient);
+    }
+}
+
 pub(super) fn decision(decision: &Decision) -> proto::Decision {
     proto::Decision {
         verdict: proto::Verdict::from(decision.verdict).into(),

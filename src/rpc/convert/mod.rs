@@ -12,6 +12,10 @@ mod spec;
 
 pub mod request;
 
+pub mod list;
+
+pub mod bulk;
+
 pub mod job;
 
 pub mod usage;

@@ -8,7 +8,7 @@ use super::submission::text;
 use super::word;
 use crate::domain::book::Book;
 use crate::domain::id::{NoticeId, find_job_id_fault};
-use crate::domain::validate::bound::{PAGE_SIZE_MAX, RECIPIENT_BYTES_MAX, WORDS_MAX};
+use crate::domain::validate::bound::{PAGE_SIZE, PAGE_SIZE_MAX, RECIPIENT_BYTES_MAX, WORDS_MAX};
 use crate::domain::validate::{Faults, Violation};
 use crate::rpc::proto;
 use crate::store::dead::{ListedNotice, NoticeSelector};
@@ -60,7 +60,7 @@ pub fn page(request: proto::ListNoticesRequest, book: &Book) -> Result<Page, Vec
     if has_kinds && deliveries.is_empty() && job_id.is_none() && request.recipient.is_empty() {
         faults.add("kinds", "must go with a job_id, a recipient or deliveries");
     }
-    let size = faults.check_page_size(request.page_size, PAGE_SIZE_MAX);
+    let size = faults.check_page_size(request.page_size, (PAGE_SIZE, PAGE_SIZE_MAX));
     let before = text(request.page_token).and_then(|token| {
         let place = place_of(&token);
         if place.is_none() {
@@ -94,10 +94,14 @@ pub fn notice_id(request: &proto::ResendNoticeRequest) -> Result<NoticeId, Vec<V
     Ok(NoticeId(parsed.unwrap_or_default()))
 }
 
-/// A notice and its job.
-pub fn listed(listed: &ListedNotice) -> proto::JobNotice {
+/// A notice and its job; `is_whole` shows the number of whom it is for.
+pub fn listed(listed: &ListedNotice, is_whole: bool) -> proto::JobNotice {
     let job_id = listed.key.job_id().to_owned();
-    proto::JobNotice { job_id, notice: Some(job::notice(&listed.notice)) }
+    let mut notice = job::notice(&listed.notice);
+    if is_whole {
+        notice.recipient.clone_from(&listed.notice.recipient);
+    }
+    proto::JobNotice { job_id, notice: Some(notice) }
 }
 
 /// The token of the page that follows this notice.

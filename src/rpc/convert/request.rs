@@ -1,19 +1,17 @@
-//! The other requests: which job, which action, which page, where a watch begins.
+//! The other requests: which job, which action, where a watch begins.
 //!
 //! What comes out has been checked as far as the proto's types allow what the domain's do not.
 
 use uuid::Uuid;
 
 use super::submission::{dollars, number, text};
-use super::word;
 use crate::domain::approval::Verdict;
 use crate::domain::book::Book;
 use crate::domain::id::{ApprovalId, JobKey, find_job_id_fault};
-use crate::domain::validate::bound::{PAGE_SIZE_MAX, RECIPIENT_BYTES_MAX, WORDS_MAX};
-use crate::domain::validate::{Faults, Violation, check_labels};
+use crate::domain::validate::bound::RECIPIENT_BYTES_MAX;
+use crate::domain::validate::{Faults, Violation};
 use crate::engine::control::Command;
 use crate::rpc::proto::{self, control_request::Action};
-use crate::store::list::{Cursor, Selector};
 
 /// The longest wait of a `GetJob`.
 pub const WAIT_SECONDS_MAX: i32 = 60;
@@ -27,17 +25,6 @@ pub struct Look {
     pub step: Option<i32>,
     /// How long to wait for the job to stand still.
     pub wait_seconds: u64,
-}
-
-/// One page of a list.
-#[derive(Debug)]
-pub struct Page {
-    /// Which jobs.
-    pub selector: Selector,
-    /// After which place.
-    pub after: Option<Cursor>,
-    /// How many.
-    pub size: usize,
 }
 
 /// What a `GetJob` asks for.
@@ -59,14 +46,9 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
     let command = match request.action {
         Some(Action::Status(_)) => Command::Status,
         Some(Action::Pause(pause)) => Command::Pause { now: pause.now },
-        Some(Action::Resume(resume)) => Command::Resume {
-            budget_usd: dollars("resume.budget_usd", &resume.budget_usd, &mut faults),
-        },
+        Some(Action::Resume(sent)) => resume(&sent, &mut faults),
         Some(Action::Cancel(cancel)) => Command::Cancel { comment: cancel.comment },
-        Some(Action::Retry(retry)) => {
-            faults.check_step("retry.from_step", retry.from_step);
-            Command::Retry { from_step: number(retry.from_step) }
-        }
+        Some(Action::Retry(sent)) => retry(&sent, &mut faults),
         Some(Action::Approve(approve)) => Command::Decide {
             approval_id: approval_id("approve.approval_id", &approve.approval_id, &mut faults),
             verdict: Verdict::Approve,
@@ -99,6 +81,17 @@ pub fn command(request: proto::ControlRequest) -> Result<(JobKey, Command), Vec<
         }
     };
     faults.into_result().map(|()| (key, command))
+}
+
+/// How a job is to go on.
+pub(super) fn resume(sent: &proto::ResumeAction, faults: &mut Faults) -> Command {
+    Command::Resume { budget_usd: dollars("resume.budget_usd", &sent.budget_usd, faults) }
+}
+
+/// Where a job is to begin again.
+pub(super) fn retry(sent: &proto::RetryAction, faults: &mut Faults) -> Command {
+    faults.check_step("retry.from_step", sent.from_step);
+    Command::Retry { from_step: number(sent.from_step) }
 }
 
 /// Which links a `RevokeLinks` takes back.
@@ -152,38 +145,6 @@ pub fn watch(request: &proto::WatchJobRequest) -> Result<Watch, Vec<Violation>> 
     let (after_sequence, has_deltas) = (request.after_sequence, request.include_output_deltas);
     let has_notices = request.include_notices;
     Ok(Watch { key, after_sequence, has_deltas, has_notices })
-}
-
-/// Which page a `ListJobs` asks for.
-pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
-    let mut faults = Faults::default();
-    let selector = selector(request.selector.unwrap_or_default(), &mut faults);
-    let size = faults.check_page_size(request.page_size, PAGE_SIZE_MAX);
-    let after = text(request.page_token).and_then(|token| {
-        let place = Cursor::parse(&token);
-        if place.is_none() {
-            faults.add("page_token", "must be the next_page_token of the page before");
-        }
-        place
-    });
-    faults.into_result()?;
-    Ok(Page { selector, after, size: size.unsigned_abs() as usize })
-}
-
-/// Which jobs are meant.
-pub(super) fn selector(sent: proto::JobSelector, faults: &mut Faults) -> Selector {
-    let mut statuses = Vec::new();
-    let is_short = faults.check_count("selector.statuses", sent.statuses.len(), WORDS_MAX);
-    for (at, number) in sent.statuses.into_iter().enumerate().filter(|_| is_short) {
-        let field = format!("selector.statuses[{at}]");
-        if number == 0 {
-            faults.add(&field, "must be a status");
-        }
-        statuses.extend(word::read::<proto::JobStatus>(&field, number, faults));
-    }
-    let labels = sent.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    check_labels("selector.labels", labels, faults);
-    Selector { statuses, labels: sent.labels.into_iter().collect() }
 }
 
 fn key(job_id: &str, faults: &mut Faults) -> JobKey {
@@ -260,24 +221,5 @@ mod tests {
             ..proto::WatchJobRequest::default()
         };
         assert_eq!(fields(watch(&after)), ["after_sequence"]);
-    }
-
-    #[test]
-    fn a_page_has_a_default_a_limit_and_a_place() {
-        let list = |page_size, page_token: &str| {
-            let page_token = page_token.to_owned();
-            page(proto::ListJobsRequest { selector: None, page_size, page_token })
-        };
-        let size = |page_size| list(page_size, "").unwrap().size;
-        assert_eq!([size(0), size(7), size(200), size(i32::MAX)], [50, 7, 200, 200]);
-        assert_eq!(fields(list(-1, "?")), ["page_size", "page_token"]);
-    }
-
-    #[test]
-    fn a_selector_names_statuses_that_exist() {
-        let statuses = vec![proto::JobStatus::Paused.into(), 0, 99];
-        let selector = proto::JobSelector { statuses, ..proto::JobSelector::default() };
-        let request = proto::ListJobsRequest { selector: Some(selector), ..Default::default() };
-        assert_eq!(fields(page(request)), ["selector.statuses[1]", "selector.statuses[2]"]);
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use chrono::SecondsFormat;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
 
@@ -71,6 +72,14 @@ pub fn failed_list(error: StoreError) -> Status {
     stored(error, "")
 }
 
+/// The status for an error about many jobs at once.
+pub fn failed_bulk(error: EngineError) -> Status {
+    match error {
+        EngineError::Invalid(violations) => invalid(violations),
+        EngineError::Store(error) => failed_list(error),
+    }
+}
+
 /// The status for a request with faults.
 pub fn invalid(violations: Vec<Violation>) -> Status {
     Problem { violations, ..Problem::new(Reason::InvalidRequest, "") }.status()
@@ -113,6 +122,12 @@ pub fn beyond_the_end(key: &JobKey, after_sequence: i32, last_sequence: i32) -> 
         .status()
 }
 
+/// The status for a watch that is to begin after a sequence of a job that was pruned: its history ends before it.
+pub fn nothing_after(error: &StoreError, key: &JobKey, after_sequence: i32) -> Status {
+    let message = format!("{error}; nothing can be told after sequence {after_sequence}");
+    Problem::new(Reason::SequenceOutOfRange, message).with("job_id", key.job_id()).status()
+}
+
 /// The status for a call that comes before the database has answered for the first time.
 pub fn waiting() -> Status {
     unavailable("the server waits for its database").status()
@@ -126,6 +141,26 @@ pub fn stopping() -> Status {
 /// The status for a call that came in while there were too many.
 pub fn overloaded() -> Status {
     Problem::new(Reason::Overloaded, "the server has too many calls at once").status()
+}
+
+/// The status for a caller that asks for more than it may.
+pub fn shed(shed: door::Shed) -> Status {
+    match shed {
+        door::Shed::Overloaded => {
+            Problem::new(Reason::Overloaded, "the caller has too many calls at once")
+        }
+        door::Shed::RateLimited(wait) => {
+            let message = "the caller makes too many calls a second";
+            Problem { retry_after: wait, ..Problem::new(Reason::RateLimited, message) }
+        }
+    }
+    .status()
+}
+
+/// The status for a watcher that has taken nothing for too long.
+pub fn lagged() -> Status {
+    let message = "the client has not read for too long: watch again after the last sequence";
+    Problem::new(Reason::WatchLagged, message).status()
 }
 
 /// The status for a method that is not there, or a compression that is not spoken.
@@ -151,6 +186,13 @@ fn stored(error: StoreError, job_id: &str) -> Status {
         StoreError::JobNotFound { key } => Problem::new(Reason::JobNotFound, message)
             .with("job_id", key.job_id())
             .missing("longhaul.v1.Job", key.job_id()),
+        StoreError::JobPruned { key, status, finished_at } => {
+            Problem::new(Reason::JobPruned, message)
+                .with("job_id", key.job_id())
+                .with("status", proto::JobStatus::from(status).as_str_name())
+                .with("finished_at", finished_at.to_rfc3339_opts(SecondsFormat::Micros, true))
+                .missing("longhaul.v1.Job", key.job_id())
+        }
         StoreError::StepNotFound { key, step } => Problem::new(Reason::StepNotFound, message)
             .with("job_id", key.job_id())
             .with("step", step.to_string())
@@ -229,6 +271,7 @@ struct Problem {
     metadata: HashMap<String, String>,
     violations: Vec<Violation>,
     missing: Option<(&'static str, String)>,
+    retry_after: Duration,
 }
 
 impl Problem {
@@ -239,6 +282,7 @@ impl Problem {
             metadata: HashMap::new(),
             violations: Vec::new(),
             missing: None,
+            retry_after: RETRY_AFTER,
         }
     }
 
@@ -298,7 +342,7 @@ impl Problem {
             )]);
         }
         if matches!(code, Code::Unavailable | Code::ResourceExhausted) {
-            details.set_retry_info(Some(RETRY_AFTER));
+            details.set_retry_info(Some(self.retry_after));
         }
         Status::with_error_details(code, self.summary(listed), details)
     }

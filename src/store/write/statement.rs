@@ -52,7 +52,8 @@ macro_rules! statement {
     (@ [$($text:tt)+] $arguments:tt births $($part:ident)*) => {
         statement!(@ [$($text)+
             + r#",
-                -- A job that is born; an id that is taken stays as it is. In order: who stores the same ids waits, and no circle closes.
+                -- A job that is born; an id that is taken stays as it is, also where its job was pruned.
+                -- In order: who stores the same ids waits, and no circle closes.
                 born as (
                   insert into longhaul.job (shard, job_id, status, reason, current_step, step_count, priority, spec_version,
                     run_at, executor_id, epoch, attempt_id, attempt, last_sequence, approval_id, approvals_asked,
@@ -63,7 +64,9 @@ macro_rules! statement {
                     t.budget_usd
                   from input t
                   cross join lateral jsonb_to_record($1 #> array[t.place, 'birth']) as b(priority integer, spec_version integer)
-                  where t.is_born order by t.shard, t.job_id
+                  where t.is_born and not exists (
+                    select from longhaul.tombstone x where x.shard = t.shard and x.job_id = t.job_id)
+                  order by t.shard, t.job_id
                   on conflict do nothing
                   returning shard, job_id, attempt_id, current_step, revision, executor_id, epoch, updated_at
                 ),

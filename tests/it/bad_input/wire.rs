@@ -55,7 +55,7 @@ async fn try_grpc(bench: &mut Bench) {
         ("", &[], framed(0, b""), Reason::Unimplemented),
     ];
     for (path, headers, body, reason) in rows {
-        let url = format!("{}/{path}", bench.rig.grpc_url);
+        let url = format!("http://{}/{path}", bench.rig.grpc_addr);
         let mut request = client.post(url).header("content-type", "application/grpc");
         for (name, value) in headers {
             request = request.header(*name, *value);

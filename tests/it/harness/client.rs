@@ -23,12 +23,12 @@ const LARGEST_REQUEST_BYTES: usize = 64 << 20;
 pub struct Client {
     /// The stub, for calls that have no short name here.
     pub grpc: JobServiceClient<Channel>,
-    /// Where the gRPC face is.
-    pub grpc_url: String,
     /// For requests that have no short name here.
     pub http: reqwest::Client,
     /// Where the sidecar is.
     pub http_url: String,
+    /// Where the gRPC face is, for tests that speak to it in another way.
+    pub grpc_addr: String,
 }
 
 /// An HTTP client that no proxy of the machine gets between.
@@ -40,10 +40,14 @@ pub fn http_client() -> reqwest::Client {
 impl Client {
     /// A client of the server at these addresses.
     pub fn new(grpc_addr: &str, http_url: String) -> Self {
-        let grpc_url = format!("http://{grpc_addr}");
-        let channel = Endpoint::from_shared(grpc_url.clone()).unwrap().connect_lazy();
+        let channel = Endpoint::from_shared(format!("http://{grpc_addr}")).unwrap().connect_lazy();
         let grpc = JobServiceClient::new(channel).max_encoding_message_size(LARGEST_REQUEST_BYTES);
-        Self { grpc, grpc_url, http: http_client(), http_url }
+        Self { grpc, http: http_client(), http_url, grpc_addr: grpc_addr.to_owned() }
+    }
+
+    /// Where the gRPC face is, as a URL.
+    pub fn grpc_url(&self) -> String {
+        format!("http://{}", self.grpc_addr)
     }
 
     pub async fn try_submit(&self, job: SubmitJobRequest) -> Result<SubmitJobResponse, Status> {

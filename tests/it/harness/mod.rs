@@ -26,6 +26,8 @@ mod gate;
 
 mod proxy;
 
+mod raw;
+
 mod rig;
 
 mod wire;
@@ -38,6 +40,7 @@ pub use job::*;
 pub use postgres::{Ending, OwnPostgres};
 pub use process::Process;
 pub use proxy::{Asked, Pass, Proxy};
+pub use raw::{Raw, framed};
 pub use rig::{NOBODY, Node, PERSON, Rig};
 pub use sandbox::{Sandbox, links};
 pub use watch::{Close, events_of, events_until_end};
