@@ -8,16 +8,17 @@ mod source;
 
 mod flags;
 
+mod part;
+
 mod client;
 
 mod book;
 
 mod endpoint;
 
+mod import;
 mod listen;
-
 mod retention;
-
 mod secret;
 
 mod service;
@@ -37,7 +38,9 @@ use http::Uri;
 
 pub use self::client::{ClientSettings, client};
 pub use self::flags::{Flags, data_dir, ready_file, sandbox_addr};
+pub use self::import::{import_url, webhook_defaults};
 pub use self::listen::Listen;
+pub use self::part::{database, has_public_url, names_a_database, telemetry};
 pub use self::retention::{days, retention};
 use self::source::all_or_mistakes;
 pub use self::source::{Source, VARIABLES};
@@ -53,7 +56,6 @@ use crate::model::ModelSettings;
 use crate::notify::NotifySettings;
 use crate::rpc::RpcSettings;
 use crate::store::StoreSettings;
-use crate::telemetry::{LogFormat, TelemetrySettings};
 use crate::web::WebSettings;
 
 /// Everything a server needs to know.
@@ -132,7 +134,7 @@ impl Config {
 impl Config {
     /// Fills in the sidecar's own address where no public one is configured and its port was left to the system.
     pub fn know_http_addr(&mut self, http_addr: SocketAddr) {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let scheme = self.scheme();
         let own = format!("{scheme}://{}", self.http_addr);
         let urls =
             [&mut self.notify.public_url, &mut self.web.public_url, &mut self.engine.public_url];
@@ -143,43 +145,6 @@ impl Config {
         }
         self.http_addr = http_addr;
     }
-}
-
-/// What is said about telemetry, which starts before everything else.
-pub fn telemetry(source: &Source) -> Result<TelemetrySettings, ConfigError> {
-    let mut reader = Reader::new(|name: &str| source.find(name));
-    let format = match reader.text("LONGHAUL_LOG_FORMAT").as_deref() {
-        None | Some("text") => LogFormat::Text,
-        Some("json") => LogFormat::Json,
-        Some(_) => {
-            reader.mistake("LONGHAUL_LOG_FORMAT must be `text` or `json`");
-            LogFormat::Text
-        }
-    };
-    let settings = TelemetrySettings::read(format, |name| source.find(name));
-    if !settings.has_good_filter() {
-        reader.mistake("RUST_LOG must be of the form `info,sqlx=warn`");
-    }
-    all_or_mistakes(source, settings, reader.mistakes)
-}
-
-/// What is said about the database alone.
-pub fn database(source: &Source) -> Result<StoreSettings, ConfigError> {
-    let mut reader = Reader::new(|name: &str| source.find(name));
-    let store = reader.store();
-    all_or_mistakes(source, store, reader.mistakes)
-}
-
-/// Whether a database is named.
-pub fn names_a_database(source: &Source) -> bool {
-    ["LONGHAUL_DATABASE_URL", "LONGHAUL_DATABASE_URL_FILE", "DATABASE_URL", "DATABASE_URL_FILE"]
-        .iter()
-        .any(|name| source.find(name).is_some())
-}
-
-/// Whether it is said where links lead.
-pub fn has_public_url(source: &Source) -> bool {
-    source.find("LONGHAUL_PUBLIC_URL").is_some()
 }
 
 /// An environment variable; an empty one is the same as none.

@@ -40,6 +40,8 @@ pub struct Server {
     pub grpc_addr: SocketAddr,
     /// Where the sidecar listens.
     pub http_addr: SocketAddr,
+    /// The same as an address for clients on this machine.
+    pub http_url: String,
     store: Store,
     stop: CancellationToken,
     /// The writer and wake-ups outlive the loops, so that what a stop gives back is written, and others hear of it.
@@ -77,6 +79,7 @@ impl Server {
         let mut server = Self {
             grpc_addr,
             http_addr,
+            http_url: format!("{}://{http_addr}", config.scheme()),
             store: store.clone(),
             stop,
             stop_waking: CancellationToken::new(),

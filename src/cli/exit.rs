@@ -21,7 +21,7 @@ use crate::telemetry::TelemetryError;
 pub enum Exit {
     /// Done as asked.
     Ok = 0,
-    /// Something nobody foresaw, or what `longhaul doctor` found.
+    /// Something nobody foresaw, what `longhaul doctor` found, or rows that an import left out.
     Unexpected = 1,
     /// The command line itself is wrong.
     Usage = 2,
@@ -48,7 +48,7 @@ pub enum Exit {
 /// The exit codes as `longhaul --help` tells them.
 pub const EXIT_CODES: &str = "Exit codes:
    0  done; a watched job completed
-   1  an unexpected error; doctor found a fault
+   1  an unexpected error; doctor found a fault, or an import left rows out
    2  wrong usage of the command line
    3  the watched job failed
    4  the watched job was cancelled

@@ -41,6 +41,8 @@ pub mod prices;
 
 pub mod prune;
 
+pub mod import_n8n;
+
 pub mod key;
 
 pub mod doctor;
@@ -95,7 +97,8 @@ enum Command {
     RequestChanges(control::DecideArgs),
     Prices(prices::PricesArgs),
     Prune(prune::PruneArgs),
-
+    #[command(name = "import-n8n")]
+    ImportN8n(import_n8n::ImportArgs),
     Key(key::KeyArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -136,6 +139,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Reject(args) => Box::pin(until_interrupted(args.reject())).await,
         Command::RequestChanges(args) => Box::pin(until_interrupted(args.request_changes())).await,
         Command::Prices(args) => Box::pin(until_interrupted(prices::run(args))).await,
+        Command::ImportN8n(args) => Box::pin(until_interrupted(import_n8n::run(args))).await,
         Command::Prune(args) => Box::pin(until_interrupted(prune::run(args))).await,
 
         Command::Key(args) => Box::pin(until_interrupted(key::run(args))).await,

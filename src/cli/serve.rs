@@ -91,7 +91,7 @@ pub async fn run(args: ServeArgs) -> Result<Exit> {
     };
     let ready = Ready {
         grpc: Some(server.grpc_addr.to_string()),
-        http: Some(format!("http://{}", server.http_addr)),
+        http: Some(server.http_url.clone()),
         sandbox: None,
         database_url: Some(database_url.expose_secret().to_owned()),
         pid: std::process::id(),

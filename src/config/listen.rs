@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::HeaderName;
 
-use super::Reader;
+use super::{Config, Reader};
 use crate::door::{LimitSettings, LineSettings, Tls, TlsFile, TlsFiles};
 use crate::rpc::Origins;
 
@@ -39,6 +39,13 @@ impl Listen {
             [self.grpc_addr, self.http_addr].iter().any(|addr| !addr.ip().is_loopback());
         let is_guarded = tls.is_some_and(Tls::knows_clients);
         self.insecure || !is_reached && !is_guarded
+    }
+}
+
+impl Config {
+    /// How the address of the sidecar begins.
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
     }
 }
 

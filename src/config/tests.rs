@@ -39,10 +39,10 @@ fn each_mistake_is_told_once_and_in_the_words_of_its_rule() {
             &[("LONGHAUL_GRPC_WEB_ORIGINS", "a.example")],
             "LONGHAUL_GRPC_WEB_ORIGINS must be `*`, or origins",
         ),
-        (&[("LONGHAUL_TLS_CERT_FILE", "/cert.pem")], "go together: set both or none"),
+        (&[("LONGHAUL_TLS_CERT_FILE", "/cert.pem")], "LONGHAUL_TLS_CERT_FILE and LONGHAUL_TLS"),
         (
             &[("LONGHAUL_TLS_CLIENT_CA_FILE", "/ca.pem")],
-            "says nothing without LONGHAUL_TLS_CERT_FILE",
+            "LONGHAUL_TLS_CLIENT_CA_FILE says nothing without",
         ),
         (&[("LONGHAUL_BODY_BYTES_MAX", "4MiB")], "LONGHAUL_BODY_BYTES_MAX must be a number from"),
         (&[("LONGHAUL_LENIENT", "yes")], "LONGHAUL_LENIENT must be `true` or `false`"),

@@ -5,6 +5,8 @@
 
 mod check;
 
+mod import;
+
 mod sample;
 
 mod spec;

@@ -35,6 +35,8 @@ mod control;
 
 pub mod decide;
 
+pub mod import;
+
 pub mod remind;
 
 pub mod approval;

@@ -14,6 +14,7 @@ use super::approval::{ApprovalStatus, Door, Verdict};
 use super::enter::enter;
 use super::event::{Asked, Decision, Event, EventKind, NoticeKind, Undelivered};
 use super::id::{ApprovalId, AttemptId, ExecutorId};
+pub use super::import::import;
 use super::job::{Failure, JobState, Lease, Reason, Status, StepResult};
 use super::money::Usd;
 use super::spec::Spec;

@@ -40,7 +40,7 @@ pub struct LineSettings {
 impl Default for LineSettings {
     fn default() -> Self {
         Self {
-            connections_max: 10_000,
+            connections_max: 8192,
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),

@@ -33,7 +33,7 @@ pub use gate::{Face, Gate, GateLayer};
 pub use keyring::Keyring;
 pub use limit::{LimitLayer, LimitSettings, Limited, Limits, Shed};
 pub use line::{Leash, LineSettings};
-pub use serve::{Answer, PeerAddr, Wire, serve};
+pub use serve::{Answer, Wire, serve};
 pub use tls::{Acceptor, Port, Tls, TlsFault, TlsFile, TlsFiles};
 
 /// What a caller may do, and who that is.

@@ -7,10 +7,9 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +38,8 @@ const STREAMS_MAX: u32 = 1024;
 const RESETS_MAX: usize = 20;
 /// The most calls that were ended because the peer broke the protocol on them; more of them end the connection.
 const ERRORS_MAX: usize = 1024;
+/// The most of an answer that is handed over at once.
+const PIECE_BYTES: usize = 64 << 10;
 /// The least that HTTP/1 is read by.
 const BUFFER_BYTES_MIN: usize = 8 << 10;
 /// How often all lines are looked at.
@@ -57,10 +58,6 @@ pub struct Wire {
     pub speaks_http1: bool,
 }
 
-/// Where a request comes from, among its extensions.
-#[derive(Clone, Copy, Debug)]
-pub struct PeerAddr(pub IpAddr);
-
 /// Serves until the stop, and then for as long as calls take to finish, but not longer than two seconds.
 pub async fn serve<S, B>(listener: TcpListener, service: S, wire: Wire, stop: CancellationToken)
 where
@@ -77,7 +74,7 @@ where
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let (socket, addr) = tokio::select! {
+        let socket = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             Some(_ended) = tasks.join_next(), if !tasks.is_empty() => continue,
@@ -90,7 +87,7 @@ where
         let line = Line::new(stop.child_token(), cut.child_token());
         // The newest is let in at the price of who is quiet, so that they cannot fill the house by doing nothing.
         let Some(entry) = lines.admit(wire.lines.connections_max, line) else { continue };
-        tasks.spawn(hold(socket, addr, entry, service.clone(), wire.clone()));
+        tasks.spawn(hold(socket, entry, service.clone(), wire.clone()));
     }
     drop(listener);
     let ended = tokio::time::timeout(GRACE, async { while tasks.join_next().await.is_some() {} });
@@ -100,15 +97,15 @@ where
     }
 }
 
-async fn next_socket(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn next_socket(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
-            Ok((socket, addr)) => {
+            Ok((socket, _)) => {
                 // An answer is a small frame, which must not wait for another one.
                 if let Err(error) = socket.set_nodelay(true) {
                     tracing::debug!(%error, "a connection ended as it began");
                 }
-                return (socket, addr);
+                return socket;
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be taken");
@@ -119,7 +116,7 @@ async fn next_socket(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 }
 
 /// Holds one line until it ends or is cut.
-async fn hold<S, B>(socket: TcpStream, addr: SocketAddr, entry: Entry, service: S, wire: Wire)
+async fn hold<S, B>(socket: TcpStream, entry: Entry, service: S, wire: Wire)
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     S: Clone + Send + 'static,
@@ -131,7 +128,7 @@ where
     let talk = async {
         let (socket, peer) = Socket::open(socket, wire.tls.as_ref(), Arc::clone(&line)).await?;
         let next = Next::default();
-        let at = At { service, line: Arc::clone(&line), peer, addr, next: next.clone() };
+        let at = At { service, line: Arc::clone(&line), peer, next: next.clone() };
         let builder = builder(&wire, next);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(socket), at));
         tokio::select! {
@@ -173,7 +170,6 @@ struct At<S> {
     service: S,
     line: Arc<Line>,
     peer: Option<PeerName>,
-    addr: SocketAddr,
     next: Next,
 }
 
@@ -182,6 +178,7 @@ where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send,
+    B: Body<Data = Bytes> + Unpin,
 {
     type Response = Response<Answer<B>>;
     type Error = Infallible;
@@ -192,42 +189,72 @@ where
         self.next.set(in_hand.leash.clone());
         let extensions = request.extensions_mut();
         extensions.insert(in_hand.leash.clone());
-        extensions.insert(PeerAddr(self.addr.ip()));
         if let Some(peer) = &self.peer {
             extensions.insert(peer.clone());
         }
         let service = self.service.clone();
         Box::pin(async move {
             let Ok(response) = service.oneshot(request).await;
-            Ok(response.map(|body| Answer { body, _in_hand: in_hand }))
+            Ok(response.map(|body| Answer { body, rest: Bytes::new(), in_hand: Some(in_hand) }))
         })
     }
 }
 
-/// The body of an answer, whose call is in hand until it is dropped.
+/// The body of an answer, whose call is in hand until its end has been handed over or it is dropped.
+///
+/// Long data is handed over in pieces, each once there is room for it: what a peer does not take stays in hand.
 #[derive(Debug)]
 pub struct Answer<B> {
     body: B,
-    _in_hand: InHand,
+    rest: Bytes,
+    in_hand: Option<InHand>,
 }
 
-impl<B: Body + Unpin> Body for Answer<B> {
-    type Data = B::Data;
+impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let frame = if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                end @ (None | Some(Err(_))) => {
+                    self.in_hand = None;
+                    return Poll::Ready(end);
+                }
+            }
+        } else {
+            Frame::data(std::mem::take(&mut self.rest))
+        };
+        let frame = match frame.into_data() {
+            Ok(mut data) => {
+                self.rest = data.split_off(data.len().min(PIECE_BYTES));
+                Frame::data(data)
+            }
+            Err(trailers) => trailers,
+        };
+        // Before the last bytes leave, so that who has read them finds room for the next call.
+        if frame.is_trailers() || self.is_end_stream() {
+            self.in_hand = None;
+        }
+        Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (rest, body) = (self.rest.len() as u64, self.body.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 

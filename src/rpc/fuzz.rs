@@ -39,9 +39,9 @@ pub fn message(bytes: &[u8]) {
 /// The tokens of pages: one that is taken stands for a place whose token is taken too.
 pub fn page_token(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let all = Selector::default();
-    if let Ok(place) = Cursor::parse(&text, &all) {
-        assert_eq!(Cursor::parse(&place.token(&all), &all), Ok(place));
+    let any = Selector::default();
+    if let Ok(place) = Cursor::parse(&text, &any) {
+        assert_eq!(Cursor::parse(&place.token(&any), &any), Ok(place));
     }
     let groupings =
         [Grouping::None, Grouping::Day, Grouping::Model, Grouping::Label, Grouping::Job];

@@ -35,9 +35,9 @@ pub mod approval;
 
 mod asked;
 
-pub mod tombstone;
-
+pub mod import;
 pub mod prune;
+pub mod tombstone;
 
 pub mod event;
 

@@ -237,28 +237,19 @@ impl Store {
                 select d.*, sum(d.last_sequence) over (order by d.shard, d.job_id) - d.last_sequence as before from due d) s
               where s.before < $7
             ),
-            events as (
-              delete from longhaul.event x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            checkpoints as (
-              delete from longhaul.checkpoint x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            decisions as (
-              delete from longhaul.decision x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            links as (
-              delete from longhaul.approval_link x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            approvals as (
-              delete from longhaul.approval x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            notices as (
-              delete from longhaul.outbox x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            requests as (
-              delete from longhaul.control_request x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            events as (delete from longhaul.event x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            checkpoints as (delete from longhaul.checkpoint x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            decisions as (delete from longhaul.decision x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            links as (delete from longhaul.approval_link x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            approvals as (delete from longhaul.approval x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            notices as (delete from longhaul.outbox x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            requests as (delete from longhaul.control_request x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             -- The ledger keeps what was used and paid, and no text.
             calls as (
               update longhaul.model_call x set partial_output = null from gone g
               where x.shard = g.shard and x.job_id = g.job_id and x.partial_output is not null),
-            specs as (
-              delete from longhaul.job_spec x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            jobs as (
-              delete from longhaul.job x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            specs as (delete from longhaul.job_spec x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+            jobs as (delete from longhaul.job x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             buried as (
               update longhaul.tombstone t set pruned_at = longhaul.now(), status = g.status, reason = g.reason,
                 current_step = g.current_step, step_count = g.step_count, finished_at = g.finished_at

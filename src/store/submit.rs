@@ -70,15 +70,7 @@ impl Store {
     /// Stores a job, or finds that it is stored already.
     pub async fn submit(&self, job: NewJob) -> Result<Stored, StoreError> {
         let hash = fingerprint(&job.content);
-        let birth = Birth {
-            spec: Arc::clone(&job.spec),
-            claimer: job.claimer,
-            actor: Arc::clone(&job.actor),
-            sent: encode(&job.content)?.0,
-            frozen: encode(&*job.spec)?.0,
-            fingerprint: bytea(&hash),
-            traceparent: job.traceparent.clone(),
-        };
+        let birth = Birth::of(&job, &hash)?;
         let work = Work::Submit(Box::new(birth));
         match self.write_soon(&job.key, work, Vec::new()).await? {
             Some(moved) => {
@@ -91,7 +83,7 @@ impl Store {
     }
 
     /// The id is taken: by the same content, or by other content, which is a conflict.
-    async fn compare(
+    pub(super) async fn compare(
         &self,
         key: &JobKey,
         content: &Value,
@@ -142,6 +134,19 @@ impl NewJob {
 }
 
 impl Birth {
+    /// Encodes it, once.
+    pub(super) fn of(job: &NewJob, fingerprint: &[u8]) -> Result<Self, StoreError> {
+        Ok(Self {
+            spec: Arc::clone(&job.spec),
+            claimer: job.claimer,
+            actor: Arc::clone(&job.actor),
+            sent: encode(&job.content)?.0,
+            frozen: encode(&*job.spec)?.0,
+            fingerprint: bytea(fingerprint),
+            traceparent: job.traceparent.clone(),
+        })
+    }
+
     /// The job's first moment, and with a claimer that has room the first claim as well.
     pub(super) fn transition(
         &self,

@@ -189,18 +189,18 @@ impl Fault {
         Self::malformed("the body broke off")
     }
 
-    /// The body, for a fuzzer.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn told(&self) -> Value {
-        self.body()
-    }
-
     /// The same answer for a client that takes nothing but 200, and what of its request was not read.
     pub(super) fn softened(&self, warnings: &[String]) -> Response {
         let mut body = self.body();
         body["ok"] = false.into();
         body["warnings"] = warnings.into();
         Json(body).into_response()
+    }
+
+    /// The body, for a fuzzer.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn told(&self) -> Value {
+        self.body()
     }
 
     fn body(&self) -> Value {
@@ -276,9 +276,10 @@ pub(super) async fn wrong_method(method: Method) -> Fault {
         Method::DELETE,
         Method::OPTIONS,
     ];
-    let message = match known.contains(&method) {
-        true => format!("this path does not take {method} requests"),
-        false => "this path does not take this method".to_owned(),
+    let message = if known.contains(&method) {
+        format!("this path does not take {method} requests")
+    } else {
+        "this path does not take this method".to_owned()
     };
     Fault::new(Reason::MethodNotAllowed, message).hint(hint)
 }

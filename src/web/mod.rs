@@ -47,7 +47,7 @@ use std::time::Duration;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use axum::{Extension, Router};
 use chrono_tz::Tz;
 use tokio::sync::{Semaphore, SetOnce};
@@ -203,10 +203,10 @@ fn routes(
     let pages = Router::new()
         .route("/approvals/{token}", get(approval::show).post(approval::decide))
         // A mangled link is a person's, who gets a page too.
-        .route("/approvals", any(approval::mangled))
-        .route("/approvals/", any(approval::mangled))
-        .route("/approvals/{token}/", any(approval::mangled))
-        .route("/approvals/{token}/{*more}", any(approval::mangled))
+        .route("/approvals", get(approval::mangled).post(approval::mangled))
+        .route("/approvals/", get(approval::mangled).post(approval::mangled))
+        .route("/approvals/{token}/", get(approval::mangled).post(approval::mangled))
+        .route("/approvals/{token}/{*more}", get(approval::mangled).post(approval::mangled))
         .layer(DefaultBodyLimit::max(approval::FORM_BYTES_MAX))
         .layer(Extension(People {
             book: Arc::clone(&settings.book),
@@ -218,11 +218,14 @@ fn routes(
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
         .route("/healthz", get(healthz))
+        .layer(from_fn_with_state(limits(), guard::limit));
+    let about = Router::new()
         .route("/openapi.json", get(openapi::show))
         .layer(from_fn_with_state(limits(), guard::limit));
     webhooks
         .merge(meta)
         .merge(health)
+        .merge(about)
         .method_not_allowed_fallback(fault::wrong_method)
         // Whatever answers, the page's errors are pages too and carry its headers.
         .merge(

@@ -10,6 +10,8 @@ mod contract;
 
 mod schema;
 
+mod request;
+
 mod path;
 
 mod example;
@@ -24,6 +26,7 @@ use serde_json::{Map, Value, json};
 
 use self::contract::Contract;
 use super::WebSettings;
+use crate::domain::word::Word as _;
 use crate::door::Keyring;
 use crate::door::table::{Need, ROUTES};
 
@@ -64,15 +67,12 @@ fn document(settings: &WebSettings, is_open: bool) -> Value {
             let mut item = path::item(route, &contract, settings);
             for (_, operation) in item.iter_mut().filter(|(name, _)| *name != "parameters") {
                 operation["security"] = security(*need, settings, is_open);
-                if let (Need::AnyOf(scopes), Some(says)) = (need, operation["description"].as_str())
-                {
-                    use crate::domain::word::Word as _;
-                    let words: Vec<String> =
-                        scopes.iter().map(|scope| format!("`{}`", scope.word())).collect();
-                    operation["description"] =
-                        format!("{says}\n\nNeeds a key with the scope {}.", words.join(" or "))
-                            .into();
-                }
+                let Need::AnyOf(scopes) = need else { continue };
+                let words: Vec<_> =
+                    scopes.iter().map(|scope| format!("`{}`", scope.word())).collect();
+                let says = operation["description"].as_str().unwrap_or_default();
+                let says = format!("{says}\n\nNeeds a key with the scope {}.", words.join(" or "));
+                operation["description"] = says.into();
             }
             (path::written(route), Value::Object(item))
         })

@@ -74,7 +74,7 @@ async fn every_answer_wears_the_headers_of_the_page() {
         (404, ("HEAD", "A", None, none())),
         (404, ("GET", "/", None, none())),
         (404, ("GET", "/more/and/more", None, none())),
-        (404, ("PUT", "/more", None, none())),
+        (405, ("PUT", "/more", None, none())),
         (404, ("GET", "%FF", None, none())),
         (404, ("GET", "/../", None, none())),
         (404, ("POST", "A", None, approve.clone())),

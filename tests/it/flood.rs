@@ -49,7 +49,7 @@ async fn open(addr: &str, count: usize, begins: &[&[u8]], held: &mut Vec<TcpStre
 }
 
 /// Goes on saying a byte now and then, on connections whose peer still listens.
-async fn trickle(held: &mut [TcpStream], byte: u8) {
+fn trickle(held: &mut [TcpStream], byte: u8) {
     for socket in held.iter_mut() {
         let _ = socket.try_write(&[byte]);
     }
@@ -70,6 +70,11 @@ async fn submits(client: &Client, key: &str, name: &str) -> Vec<Duration> {
 
 fn at_99(took: &[Duration]) -> Duration {
     took[took.len() * 99 / 100]
+}
+
+/// How many there were and how long they took, in words.
+fn told(what: &str, took: &[Duration]) -> String {
+    format!("{} {what} (p50 {:?}, p99 {:?})", took.len(), took[took.len() / 2], at_99(took))
 }
 
 /// Asks for too much until told to stop; answers how long refusals took, in order of length.
@@ -97,92 +102,109 @@ async fn flood(
     took
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn thousands_of_slow_connections_and_a_flood_of_calls_disturb_nobody() {
+/// Two servers on one database, one of them over TLS, and jobs that run on them.
+struct Scene {
+    rig: Rig,
+    plain: Process,
+    secure: Process,
+    honest: String,
+    greedy: String,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let rig = Rig::without_server(&[("LONGHAUL_LEASE_SECONDS", "5")]).await;
+        let honest = make_key(&rig, "honest", None, None).await;
+        let greedy = make_key(&rig, "greedy", Some(ALLOWED), None).await;
+        let authority = Authority::new("one");
+        let files = Files::of(&authority.server());
+        let plain = Process::serve(&rig, &[]).await;
+        let secure = Process::serve(&rig, &files.variables(&[])).await;
+        rig.sandbox.hold("Write").await;
+        for at in 0..RUNNING {
+            let submission = job(&format!("running-{at}"), [run("Write a line.")]);
+            plain.client.grpc.clone().submit_job(shown(&honest, submission)).await.unwrap();
+        }
+        rig.sandbox.wait_for("Write", "held", RUNNING).await;
+        Self { rig, plain, secure, honest, greedy }
+    }
+
+    /// Opens so many connections of each kind, and holds them.
+    async fn besiege(&self, count: usize) -> Vec<TcpStream> {
+        let http = |client: &Client| client.http_url.split_once("://").unwrap().1.to_owned();
+        let (plain, secure) = (&self.plain.client, &self.secure.client);
+        let mut held = Vec::new();
+        open(&http(secure), count / 5, &[b"", HELLO], &mut held).await;
+        open(&secure.grpc_addr, count / 5, &[b"", HELLO], &mut held).await;
+        let body = [HEAD, BODY].concat();
+        open(&http(plain), count * 2 / 5, &[HEAD, &body, PREFACE], &mut held).await;
+        open(&plain.grpc_addr, count / 5, &[PREFACE, &PREFACE[..20]], &mut held).await;
+        held
+    }
+
+    /// Every running job goes on to its end, and none was lost on the way.
+    async fn end(self) {
+        self.rig.sandbox.mend().await;
+        for at in 0..RUNNING {
+            let job_id = format!("running-{at}");
+            let request = GetJobRequest { job_id, wait_seconds: 20, ..GetJobRequest::default() };
+            let request = shown(&self.honest, request);
+            let done = self.plain.client.grpc.clone().get_job(request).await.unwrap();
+            assert_eq!(done.into_inner().job.unwrap().status(), JobStatus::Completed);
+        }
+        let lost = "select count(*) from longhaul.event
+            where kind in ('attempt_lost', 'attempt_released')";
+        assert_eq!(self.rig.db.number(lost).await, 0, "every running job kept its lease");
+        self.plain.terminate().await;
+        self.secure.terminate().await;
+    }
+}
+
+/// As many open files as the system allows, and how many connections that leaves room for.
+fn room() -> usize {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
-    let fits = usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(2000);
-    let count = usize::try_from(number("FLOOD_CONNECTIONS", 5000)).unwrap().min(fits);
-    let seconds = number("FLOOD_SECONDS", 3);
+    usize::try_from(hard).unwrap_or(usize::MAX).saturating_sub(2000)
+}
 
-    let rig = Rig::without_server(&[("LONGHAUL_LEASE_SECONDS", "5")]).await;
-    let honest = make_key(&rig, "honest", None, None).await;
-    let greedy = make_key(&rig, "greedy", Some(ALLOWED), None).await;
-    let authority = Authority::new("one");
-    let files = Files::of(&authority.server());
-    let plain = Process::serve(&rig, &[]).await;
-    let secure = Process::serve(&rig, &files.variables(&[])).await;
-    rig.sandbox.hold("Write").await;
-    for at in 0..RUNNING {
-        let submission = job(&format!("running-{at}"), [run("Write a line.")]);
-        plain.client.grpc.clone().submit_job(shown(&honest, submission)).await.unwrap();
-    }
-    rig.sandbox.wait_for("Write", "held", RUNNING).await;
-    let calm = submits(&plain.client, &honest, "calm").await;
-
-    let http = |client: &Client| client.http_url.split_once("://").unwrap().1.to_owned();
-    let mut held = Vec::new();
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_slow_connections_and_a_flood_of_calls_disturb_nobody() {
+    let count = usize::try_from(number("FLOOD_CONNECTIONS", 5000)).unwrap().min(room());
+    let seconds = Duration::from_secs(number("FLOOD_SECONDS", 3));
+    let scene = Scene::set().await;
+    let client = &scene.plain.client;
+    let calm = submits(client, &scene.honest, "calm").await;
     let began = Instant::now();
-    open(&http(&secure.client), count / 5, &[b"", HELLO], &mut held).await;
-    open(&secure.client.grpc_addr, count / 5, &[b"", HELLO], &mut held).await;
-    let body = [HEAD, BODY].concat();
-    open(&http(&plain.client), count * 2 / 5, &[HEAD, &body, PREFACE], &mut held).await;
-    open(&plain.client.grpc_addr, count / 5, &[PREFACE, &PREFACE[..20]], &mut held).await;
+    let mut held = scene.besiege(count).await;
     println!("{} slow connections were opened in {:?}", held.len(), began.elapsed());
 
     let (is_over, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut flooders = JoinSet::new();
     for _ in 0..FLOODERS {
-        let (client, key) = (plain.client.clone(), greedy.clone());
+        let (client, key) = (client.clone(), scene.greedy.clone());
         flooders.spawn(flood(client, key, Arc::clone(&is_over), Arc::clone(&served)));
     }
     let began = Instant::now();
-    let (mut looks, mut under_flood) = (0, Vec::new());
-    for round in 0.. {
-        trickle(&mut held, b'x').await;
-        assert!(is_healthy(&plain.client).await, "health is looked at over a new connection");
+    let (mut looks, mut flooded) = (0, Vec::new());
+    while began.elapsed() < seconds {
+        trickle(&mut held, b'x');
+        assert!(is_healthy(client).await, "health is looked at over a new connection");
         looks += 1;
-        under_flood.extend(submits(&plain.client, &honest, &format!("flood-{round}")).await);
-        if began.elapsed() >= Duration::from_secs(seconds) {
-            break;
-        }
+        flooded.extend(submits(client, &scene.honest, &format!("flood-{looks}")).await);
     }
     let lasted = began.elapsed();
     is_over.store(true, Ordering::Relaxed);
     let mut refused: Vec<Duration> = flooders.join_all().await.into_iter().flatten().collect();
     refused.sort();
-    under_flood.sort();
-    println!(
-        "in {lasted:?}: {looks} looks at health, all SERVING; {} calls refused, p50 {:?}, p99 {:?}, {} served; \
-         submits of an honest client p50 {:?}, p99 {:?} (calm: {:?}, {:?})",
-        refused.len(),
-        refused[refused.len() / 2],
-        at_99(&refused),
-        served.load(Ordering::Relaxed),
-        under_flood[under_flood.len() / 2],
-        at_99(&under_flood),
-        calm[calm.len() / 2],
-        at_99(&calm),
-    );
+    flooded.sort();
+    let served = served.load(Ordering::Relaxed);
+    println!("in {lasted:?}: {looks} looks at health, all SERVING");
+    println!("of one caller {served} calls were served and {}", told("refused", &refused));
+    println!("an honest client's {}, {}", told("calm submits", &calm), told("others", &flooded));
     let most = f64::from(ALLOWED) * (lasted.as_secs_f64() + 2.0);
-    assert!((served.load(Ordering::Relaxed) as f64) < most, "the limit holds");
+    assert!((served as f64) < most, "the limit holds");
     assert!(refused.len() > 100, "there was a flood");
     assert!(at_99(&refused) < Duration::from_secs(1), "who is refused hears so at once");
-    assert!(at_99(&under_flood) < Duration::from_secs(1), "who is honest is served");
-
-    rig.sandbox.mend().await;
-    for at in 0..RUNNING {
-        let request = GetJobRequest {
-            job_id: format!("running-{at}"),
-            wait_seconds: 20,
-            ..GetJobRequest::default()
-        };
-        let done = plain.client.grpc.clone().get_job(shown(&honest, request)).await.unwrap();
-        assert_eq!(done.into_inner().job.unwrap().status(), JobStatus::Completed);
-    }
-    let lost =
-        "select count(*) from longhaul.event where kind in ('attempt_lost', 'attempt_released')";
-    assert_eq!(rig.db.number(lost).await, 0, "every running job kept its lease");
-    plain.terminate().await;
-    secure.terminate().await;
+    assert!(at_99(&flooded) < Duration::from_secs(1), "who is honest is served");
+    scene.end().await;
 }

@@ -11,6 +11,7 @@ use longhaul::store::{Store, StoreSettings};
 use serde_json::{Value, json};
 use tonic::{Code, Request, Status};
 
+use crate::doctor::examine;
 use crate::harness::{Client, Ending, OwnPostgres, PATIENCE, Process, Rig, Told};
 use crate::program::{Program, SERVE};
 
@@ -330,4 +331,16 @@ async fn the_use_of_a_key_is_noted_and_at_most_once_a_minute() {
     store.note_key_use(std::slice::from_ref(&id)).await.unwrap();
     assert_ne!(row().await.unwrap().1, before);
     assert_eq!(rig.db.number(TIMES).await, 0, "the clock goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_tells_how_the_doors_stand() {
+    let rig = Rig::start().await;
+    let reached = [("LONGHAUL_GRPC_ADDR", "0.0.0.0:50051")];
+    examine(&rig, &[]).await.tells("keys", "ok", "no key was ever made, so the server is open");
+    examine(&rig, &reached).await.tells("keys", "fault", "longhaul key create");
+    make(&rig, "old", &[Scope::Read], Some(Duration::ZERO)).await;
+    examine(&rig, &[]).await.tells("keys", "warning", "none of 1 is good, so nobody is let in");
+    make(&rig, "ci", &[Scope::Read], None).await;
+    examine(&rig, &reached).await.tells("keys", "ok", "1 key is good");
 }

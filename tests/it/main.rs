@@ -138,6 +138,10 @@ mod prune;
 
 mod prune_command;
 
+mod pruned;
+
+mod import;
+
 mod input;
 
 mod bad_input;
@@ -156,9 +160,9 @@ mod cors;
 
 mod n8n;
 
-mod bound;
-
 mod openapi;
+
+mod bound;
 
 mod command;
 

@@ -182,3 +182,54 @@ async fn an_open_server_takes_the_same_requests_without_a_key() {
     let (name, none) = all().into_iter().find(|(name, _)| name == "none_json").unwrap();
     assert_eq!(play(&rig, &none.bytes(&name, "")).await.0, 200);
 }
+
+/// The body of a node of the workflow, with what its expressions stand for.
+fn body_of(workflow: &Value, node: &str, stands_for: &[(&str, &str)]) -> (String, Value) {
+    let nodes = workflow["nodes"].as_array().unwrap();
+    let node = nodes.iter().find(|one| one["name"] == node).unwrap();
+    assert_eq!(node["type"], "n8n-nodes-base.httpRequest");
+    assert_eq!(node["parameters"]["method"], "POST");
+    let url = node["parameters"]["url"].as_str().unwrap();
+    let path = url.strip_prefix("={{ $('Longhaul').item.json.base_url }}").unwrap();
+    let body = node["parameters"]["jsonBody"].as_str().unwrap();
+    let body = body.strip_prefix("={{ ").and_then(|body| body.strip_suffix(" }}")).unwrap();
+    let filled = stands_for.iter().fold(body.to_owned(), |body, (expression, text)| {
+        body.replace(expression, &format!("{text:?}"))
+    });
+    (path.to_owned(), serde_json::from_str(&filled).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workflow_to_import_runs_a_job_to_its_end() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/n8n-workflow.json");
+    let workflow: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let names: Vec<&str> = workflow["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|node| node["name"].as_str().unwrap())
+        .collect();
+    for (from, ends) in workflow["connections"].as_object().unwrap() {
+        assert!(names.contains(&from.as_str()), "{from}");
+        for end in ends["main"].as_array().unwrap().iter().flat_map(|ends| ends.as_array().unwrap())
+        {
+            assert!(names.contains(&end["node"].as_str().unwrap()), "{end}");
+        }
+    }
+    let rig = Rig::start().await;
+    let job_id = [("$json.job_id", "n8n-17")];
+    let (path, body) = body_of(&workflow, "Submit the job", &job_id);
+    let (status, asked) = rig.post(&path, &body).await;
+    assert_eq!((status, &asked["status"]), (200, &"awaiting_approval".into()), "{asked}");
+    let (path, body) = body_of(&workflow, "How does it stand?", &job_id);
+    assert_eq!(rig.post(&path, &body).await.1["status"], "awaiting_approval");
+    let approval_id = asked["job"]["approval"]["approval_id"].as_str().unwrap();
+    let stands_for = [
+        ("$json.job_id", "n8n-17"),
+        ("$json.job.approval.approval_id", approval_id),
+        ("\"n8n-approve-\" + $execution.id", "n8n-approve-17"),
+    ];
+    let (path, body) = body_of(&workflow, "Approve it", &stands_for);
+    let (status, done) = rig.post(&path, &body).await;
+    assert_eq!((status, &done["status"]), (200, &"completed".into()), "{done}");
+}

@@ -100,7 +100,7 @@ impl Tour {
         assert_eq!(self.act("paged", Action::RequestChanges(back)).await, Code::Ok);
         let job = self.settled("paged").await;
         let sent = "select count(*) = 2 and bool_and(delivery = 'sent') from longhaul.outbox
-          where kind = 'approval_requested' and job_id = $1";
+          where kind = 'approval_requested' and recipient like '+%' and job_id = $1";
         self.rig.db.wait_until(sent, "paged").await;
         for number in [1, 2] {
             let found = links(&self.rig.sandbox, ANN, number).await;

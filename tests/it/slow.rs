@@ -21,7 +21,7 @@ async fn a_watcher_that_takes_nothing_is_let_go_and_beside_it_all_goes_on() {
         ("LONGHAUL_REQUESTS_MAX", "3"),
     ])
     .await;
-    let steps = (0..900).map(|at| named(&format!("a step with a long name {at}"), wait(3600)));
+    let steps = (0..900).map(|at| named(&format!("a-step-with-a-long-name-{at}"), wait(3600)));
     rig.submit(job("big", steps)).await;
     let raw = Raw::connect(&rig.grpc_addr, WINDOW).await;
     let mut good = rig.try_watch("big", None).await.unwrap();

@@ -5,14 +5,20 @@
 pub mod authority;
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 
 use longhaul::rpc::proto::{EventKind, JobStatus};
 use serde_json::json;
-use tonic::Code;
+use tonic::Status;
 
 use self::authority::{Authority, Files, Pair};
 use crate::harness::{PATIENCE, Process, Rig, cancel, events_until_end, job, wait};
 use crate::program::{Program, SERVE};
+
+/// Whether a call ended with its connection, which is the client's own finding and no answer.
+fn never_arrived(status: &Status) -> bool {
+    status.source().is_some()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn both_faces_speak_tls_and_nothing_else() {
@@ -30,7 +36,7 @@ async fn both_faces_speak_tls_and_nothing_else() {
         assert_eq!(answer.version(), spoken);
     }
     let plain = rig.try_submit(job("plain", [wait(0)])).await.unwrap_err();
-    assert_eq!(plain.code(), Code::Unavailable);
+    assert!(never_arrived(&plain), "{plain:?}");
     assert!(rig.http.get(format!("{}/healthz", rig.http_url)).send().await.is_err());
     let stranger = Authority::new("stranger").client(&rig, None);
     assert!(stranger.try_submit(job("strange", [wait(0)])).await.is_err(), "it trusts another");
@@ -56,7 +62,8 @@ async fn certificates_are_read_again_when_they_change_and_broken_ones_are_not_ta
     server.wait_to_say("new certificates are in force").await;
     assert_eq!(two.client(&server.client, None).job("watched").await.job_id, "watched");
     let old = one.client(&server.client, None).try_submit(job("old", [wait(0)])).await;
-    assert_eq!(old.unwrap_err().code(), Code::Unavailable);
+    let old = old.unwrap_err();
+    assert!(never_arrived(&old), "{old:?}");
     // What was open goes on.
     assert!(client.control("watched", cancel()).await);
     let events = events_until_end(watch).await;
@@ -84,7 +91,7 @@ async fn a_clients_certificate_lets_it_in_and_names_it_and_its_authority_can_cha
     for stranger in [None, Some(others.member("ci-runner"))] {
         let stranger = ours.client(&server.client, stranger.as_ref());
         let refused = stranger.try_submit(job("strange", [wait(0)])).await.unwrap_err();
-        assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+        assert!(never_arrived(&refused), "{refused:?}");
     }
 
     // The sidecar asks for a certificate and takes a key as well; without both nobody gets far.
@@ -105,7 +112,8 @@ async fn a_clients_certificate_lets_it_in_and_names_it_and_its_authority_can_cha
     assert_eq!(status(Some(&others.member("new"))).await, Some(200));
     let refused =
         ours.client(&server.client, Some(&known)).try_submit(job("late", [wait(0)])).await;
-    assert_eq!(refused.unwrap_err().code(), Code::Unavailable);
+    let refused = refused.unwrap_err();
+    assert!(never_arrived(&refused), "{refused:?}");
     server.terminate().await;
 }
 

@@ -1,61 +1,77 @@
 //! Bounds: what a field of a submission or an action may be, beyond its type.
 //!
-//! The checks themselves are in the domain, in Rust; tests hold every number here to them, at its border and beyond.
+//! The numbers are those of the checks; tests hold every field here to its check, at the border and beyond.
 //! A text is bounded in bytes and a schema counts characters, so what is too long for a schema is too long for a check.
 
 use serde_json::{Value, json};
 
-use crate::domain::validate::{COMMENT_BYTES_MAX, PROMPT_BYTES_MAX, STEPS_MAX, TEXT_BYTES_MAX};
+use crate::domain::validate::bound::{
+    APPROVAL_SECONDS, ATTEMPTS, COMMENT_BYTES_MAX, DOMAIN_BYTES_MAX, DOMAINS_MAX,
+    IDLE_TIMEOUT_SECONDS, JSON_BYTES_MAX, LANGUAGE_BYTES_MAX, MAX_TOKENS, MODEL_BYTES_MAX,
+    PEOPLE_MAX, PLACE_BYTES_MAX, PRIORITY, PROMPT_BYTES_MAX, REMINDERS_MAX, RETRY_WINDOW_SECONDS,
+    REVISIONS, SEARCHES, STEPS_MAX, STOP_SEQUENCE_BYTES_MAX, STOP_SEQUENCES_MAX, TEXT_BYTES_MAX,
+    TIMEOUT_SECONDS, VOTER_BYTES_MAX, WAIT_SECONDS, WEBHOOKS_MAX,
+};
 
-const DAY: i32 = 86_400;
+/// The same, with zero for the default.
+const fn or_zero((_, most): (i32, i32)) -> (i32, i32) {
+    (0, most)
+}
 
-/// The bounds of whole numbers, with zero where that stands for the default.
-pub(super) const NUMBERS: [(&str, &str, i32, i32); 15] = [
-    ("RunStep", "max_tokens", 0, 128_000),
-    ("RunStep", "timeout_seconds", 0, DAY),
-    ("RunStep", "idle_timeout_seconds", 0, 3600),
-    ("WebSearch", "max_uses", 0, 100),
-    ("ApprovalStep", "quorum", 0, 64),
-    ("ApprovalStep", "timeout_seconds", 0, 30 * DAY),
-    ("ApprovalStep", "remind_before_seconds", 1, 30 * DAY - 1),
-    ("ApprovalStep", "escalate_after_seconds", 0, 30 * DAY - 1),
-    ("ApprovalStep", "max_revisions", 0, 20),
-    ("ApprovalStep", "revise_step", 0, 1000),
-    ("WaitStep", "duration_seconds", 0, 366 * DAY),
-    ("JobSettings", "max_tokens", 0, 128_000),
-    ("JobSettings", "max_attempts", 0, 100),
-    ("JobSettings", "retry_window_seconds", 0, 30 * DAY),
-    ("JobSettings", "priority", -1000, 1000),
+/// Shorter than the longest approval.
+const WITHIN_APPROVAL: (i32, i32) = (1, APPROVAL_SECONDS.1 - 1);
+
+/// The bounds of whole numbers.
+pub(super) const NUMBERS: [(&str, &str, (i32, i32)); 15] = [
+    ("RunStep", "max_tokens", or_zero(MAX_TOKENS)),
+    ("RunStep", "timeout_seconds", or_zero(TIMEOUT_SECONDS)),
+    ("RunStep", "idle_timeout_seconds", or_zero(IDLE_TIMEOUT_SECONDS)),
+    ("WebSearch", "max_uses", or_zero(SEARCHES)),
+    ("ApprovalStep", "quorum", (0, PEOPLE_MAX as i32)),
+    ("ApprovalStep", "timeout_seconds", or_zero(APPROVAL_SECONDS)),
+    ("ApprovalStep", "remind_before_seconds", WITHIN_APPROVAL),
+    ("ApprovalStep", "escalate_after_seconds", or_zero(WITHIN_APPROVAL)),
+    ("ApprovalStep", "max_revisions", REVISIONS),
+    ("ApprovalStep", "revise_step", (0, STEPS_MAX as i32)),
+    ("WaitStep", "duration_seconds", WAIT_SECONDS),
+    ("JobSettings", "max_tokens", or_zero(MAX_TOKENS)),
+    ("JobSettings", "max_attempts", ATTEMPTS),
+    ("JobSettings", "retry_window_seconds", RETRY_WINDOW_SECONDS),
+    ("JobSettings", "priority", PRIORITY),
 ];
 
 /// The most entries of lists.
-pub(super) const LISTS: [(&str, &str, usize); 6] = [
-    ("RunStep", "stop_sequences", 16),
-    ("ApprovalStep", "approvers", 64),
-    ("ApprovalStep", "remind_before_seconds", 10),
-    ("ApprovalStep", "escalate_to", 64),
-    ("JobSettings", "notify", 64),
-    ("JobSettings", "webhooks", 16),
+pub(super) const LISTS: [(&str, &str, usize); 8] = [
+    ("RunStep", "stop_sequences", STOP_SEQUENCES_MAX),
+    ("WebSearch", "allowed_domains", DOMAINS_MAX),
+    ("WebSearch", "blocked_domains", DOMAINS_MAX),
+    ("ApprovalStep", "approvers", PEOPLE_MAX),
+    ("ApprovalStep", "remind_before_seconds", REMINDERS_MAX),
+    ("ApprovalStep", "escalate_to", PEOPLE_MAX),
+    ("JobSettings", "notify", PEOPLE_MAX),
+    ("JobSettings", "webhooks", WEBHOOKS_MAX),
 ];
 
 /// The most bytes of texts, or of each text of a list.
-pub(super) const TEXTS: [(&str, &str, usize); 17] = [
+pub(super) const TEXTS: [(&str, &str, usize); 19] = [
     ("Submission", "task", TEXT_BYTES_MAX),
     ("RunStep", "prompt", PROMPT_BYTES_MAX),
     ("RunStep", "system", PROMPT_BYTES_MAX),
-    ("RunStep", "model", 128),
-    ("RunStep", "output_schema_json", 64 << 10),
-    ("RunStep", "extra_json", 64 << 10),
-    ("RunStep", "stop_sequences", 256),
-    ("UserLocation", "city", 255),
-    ("UserLocation", "region", 255),
-    ("UserLocation", "timezone", 255),
+    ("RunStep", "model", MODEL_BYTES_MAX),
+    ("RunStep", "output_schema_json", JSON_BYTES_MAX),
+    ("RunStep", "extra_json", JSON_BYTES_MAX),
+    ("RunStep", "stop_sequences", STOP_SEQUENCE_BYTES_MAX),
+    ("WebSearch", "allowed_domains", DOMAIN_BYTES_MAX),
+    ("WebSearch", "blocked_domains", DOMAIN_BYTES_MAX),
+    ("UserLocation", "city", PLACE_BYTES_MAX),
+    ("UserLocation", "region", PLACE_BYTES_MAX),
+    ("UserLocation", "timezone", PLACE_BYTES_MAX),
     ("ApprovalStep", "note", TEXT_BYTES_MAX),
-    ("JobSettings", "model", 128),
+    ("JobSettings", "model", MODEL_BYTES_MAX),
     ("JobSettings", "system", PROMPT_BYTES_MAX),
-    ("JobSettings", "language", 35),
+    ("JobSettings", "language", LANGUAGE_BYTES_MAX),
     ("Action", "comment", COMMENT_BYTES_MAX),
-    ("Action", "on_behalf_of", 255),
+    ("Action", "on_behalf_of", VOTER_BYTES_MAX),
     ("Action", "edited_output", PROMPT_BYTES_MAX),
 ];
 
@@ -81,7 +97,7 @@ pub(super) fn bind(schema: &mut Value, message: &str, field: &str, is_list: bool
         schema["maxItems"] = json!(most);
     }
     let one = if is_list { &mut schema["items"] } else { schema };
-    if let Some((.., least, most)) = NUMBERS.iter().find(|(m, f, ..)| is_it(m, f)) {
+    if let Some((.., (least, most))) = NUMBERS.iter().find(|(m, f, _)| is_it(m, f)) {
         one["minimum"] = json!(least);
         one["maximum"] = json!(most);
     }

@@ -53,7 +53,7 @@ fn faults(codes: &[u16]) -> Map<String, Value> {
     let answers = codes.iter().map(|code| {
         let status = StatusCode::from_u16(*code).expect("the codes here are codes");
         let says = status.canonical_reason().unwrap_or_default();
-        let schema = fault(json!({"const": code}), json!({"enum": reasons(status)}));
+        let schema = fault(&json!({"const": code}), &json!({"enum": reasons(status)}));
         let mut answer = json!({"description": says, "content": {"application/json": {"schema": schema}}});
         if matches!(code, 429 | 503) {
             answer["headers"] = json!({"Retry-After": {"schema": {"type": "integer"}, "description": "After how many seconds to try again."}});
@@ -88,7 +88,7 @@ fn parameters() -> Value {
             "description": "Answer when the job stands still or has ended, or after so many seconds with the job as it is then. A wait that the server's stop ends is answered with 503 and the `job_id`.",
         },
         {
-            "name": "lenient", "in": "query", "schema": {"type": "string", "enum": ["true", "false", "1", "0"]},
+            "name": "lenient", "in": "query", "schema": {"type": "string", "enum": ["true", "false", "1", "0", ""]},
             "description": "Whether mistakes are answered with 200 and `\"ok\": false`, and what nothing reads is a warning. Left out: as LONGHAUL_LENIENT says.",
         },
     ])
@@ -107,7 +107,7 @@ fn job_answers() -> Value {
 }
 
 /// A body in every type that is taken.
-fn body(settings: &WebSettings, name: &str, [object, form, text]: [Value; 3]) -> Value {
+fn body(settings: &WebSettings, name: &str, [object, form, text]: &[Value; 3]) -> Value {
     let whole = json!({"$ref": format!("#/components/schemas/{name}")});
     let in_form = json!({"$ref": format!("#/components/schemas/{name}Form")});
     let in_text =
@@ -134,7 +134,7 @@ fn submit(settings: &WebSettings) -> Value {
         "tags": ["jobs"], "operationId": "submitJob", "summary": "Submit a job",
         "description": "Stores a job and answers at once; 200 means that it is committed. Safe to repeat with a `job_id`.",
         "parameters": parameters(),
-        "requestBody": body(settings, "Submission", examples),
+        "requestBody": body(settings, "Submission", &examples),
         "responses": job_answers(),
     })
 }
@@ -146,7 +146,7 @@ fn control(settings: &WebSettings, contract: &Contract) -> Value {
         "tags": ["jobs"], "operationId": "controlJob", "summary": "Move a job, or look at it",
         "description": format!("{says} Safe to repeat. `status` changes nothing and needs the scope `read`; `approve`, `reject` and `request_changes` need `approve`; the others need `control`."),
         "parameters": parameters(),
-        "requestBody": body(settings, "Action", examples),
+        "requestBody": body(settings, "Action", &examples),
         "responses": job_answers(),
     })
 }
@@ -240,17 +240,18 @@ fn decide() -> Value {
     })
 }
 
-/// A link that somebody added to, or cut its token off: whatever is asked, a page says that it opens nothing.
+/// A link that somebody added to, or cut its token off: a page says that it opens nothing.
 fn mangled(route: &str, parameters: &[Value]) -> Value {
     let mut item = Map::new();
     let place: String = route.chars().filter(char::is_ascii_alphabetic).collect();
     let ends = if route.ends_with('/') { "Slash" } else { "" };
-    for method in ["get", "put", "post", "delete", "options", "head", "patch", "trace"] {
+    for method in ["get", "post"] {
         let operation = json!({
             "tags": ["approvals"], "operationId": format!("{method}Mangled{place}{ends}"), "summary": "A mangled link",
             "responses": pages(&[
                 (403, "The page of another website sent it."), (404, "The link opens nothing."),
-                (429, "Too much at once."), (503, "The server cannot do this at the moment."),
+                (405, "Only GET and POST are taken."), (429, "Too much at once."),
+                (500, "A fault of the server."), (503, "The server cannot do this at the moment."),
             ]),
         });
         item.insert(method.to_owned(), operation);

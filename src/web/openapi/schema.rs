@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::bound;
 use super::contract::{Contract, Field};
-use crate::web::jobs::ACTIONS;
+use super::request;
+use crate::domain::validate::bound::{
+    BUDGET_USD_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX,
+};
 
 /// The messages that come in, by the names that schemas have.
 pub(super) const INPUTS: [&str; 6] =
@@ -41,11 +44,11 @@ pub(super) fn all(contract: &Contract) -> Map<String, Value> {
     let inputs = INPUTS.iter().map(|name| ((*name).to_owned(), input(contract, name)));
     let outputs = OUTPUTS.iter().map(|name| ((*name).to_owned(), output(contract, name)));
     let own = [
-        ("Submission", submission()),
-        ("SubmissionForm", submission_form()),
-        ("Step", step()),
-        ("Action", action(contract)),
-        ("ActionForm", action_form()),
+        ("Submission", request::submission()),
+        ("SubmissionForm", request::submission_form()),
+        ("Step", request::step()),
+        ("Action", request::action(contract)),
+        ("ActionForm", request::action_form()),
         ("Answer", answer()),
         ("Violation", violation()),
         ("Softened", softened()),
@@ -53,7 +56,8 @@ pub(super) fn all(contract: &Contract) -> Map<String, Value> {
     inputs.chain(outputs).chain(own.map(|(name, schema)| (name.to_owned(), schema))).collect()
 }
 
-fn reference(name: &str) -> Value {
+/// Where another schema is.
+pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
@@ -72,10 +76,10 @@ fn or_null(mut schema: Value) -> Value {
 }
 
 /// An amount of dollars as it is sent: text, or a number, which is read as it is written.
-fn dollars() -> Value {
+pub(super) fn dollars() -> Value {
     json!({"anyOf": [
         {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?)?$", "maxLength": 32},
-        {"type": "number", "exclusiveMinimum": 0, "maximum": 1_000_000},
+        {"type": "number", "exclusiveMinimum": 0, "maximum": BUDGET_USD_MAX},
         {"type": "null"},
     ]})
 }
@@ -124,8 +128,9 @@ fn input_field(contract: &Contract, message: &str, field: &Field) -> Value {
     let one = match field.holds.as_str() {
         "bool" => json!({"type": "boolean"}),
         "map" => json!({
-            "type": "object", "maxProperties": 64, "propertyNames": {"minLength": 1, "maxLength": 63},
-            "additionalProperties": {"type": "string", "maxLength": 255},
+            "type": "object", "maxProperties": LABELS_MAX,
+            "propertyNames": {"minLength": 1, "maxLength": LABEL_KEY_BYTES_MAX},
+            "additionalProperties": {"type": "string", "maxLength": LABEL_VALUE_BYTES_MAX},
         }),
         "string" if AMOUNTS.contains(&field.name.as_str()) => dollars(),
         "string" if TEXTS_NEVER_NULL.contains(&(message, &*field.name)) => {
@@ -151,7 +156,7 @@ fn named(contract: &Contract, name: &str) -> Value {
 }
 
 /// Adds what is said of a field to what its type says.
-fn described(mut schema: Value, says: &str) -> Value {
+pub(super) fn described(mut schema: Value, says: &str) -> Value {
     let known = schema["description"].as_str().map(|known| format!("\n\n{known}"));
     schema["description"] = format!("{says}{}", known.unwrap_or_default()).into();
     schema
@@ -168,7 +173,8 @@ fn says_here(message: &str, field: &Field) -> String {
     }
 }
 
-fn field_says(contract: &Contract, message: &str, field: &str) -> String {
+/// What the proto says of a field of a message.
+pub(super) fn field_says(contract: &Contract, message: &str, field: &str) -> String {
     let found = contract.message(message).fields.iter().find(|one| one.name == field);
     found.map_or_else(String::new, |field| field.says.clone())
 }
@@ -210,170 +216,12 @@ fn output_field(contract: &Contract, message: &str, field: &Field) -> Value {
     if field.list { json!({"type": "array", "items": one}) } else { one }
 }
 
-/// An id as it is sent: text, or a whole number, which is read as text.
-fn id(says: &str) -> Value {
-    json!({"description": says, "anyOf": [
-        {"type": "string", "maxLength": 255, "pattern": bound::ID},
-        {"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX},
-        {"type": "null"},
-    ]})
-}
-
-const JOB_ID_SAYS: &str = "The job's id, chosen by the client: 1 to 255 bytes of printable text without spaces at its ends. A number is read as text.";
-
-fn submission() -> Value {
-    let says = format!("{JOB_ID_SAYS} Left out or empty: a UUIDv7, which the answer names.");
-    let mut task = json!({"type": "string", "description": "What the job is for."});
-    bound::bind(&mut task, "Submission", "task", false);
-    json!({
-        "type": "object", "additionalProperties": false, "required": ["steps"],
-        "description": "A job to store. The same job_id with the same content answers with the job as it is; with other content it is refused.",
-        "properties": {
-            "job_id": id(&says),
-            "task": task,
-            "steps": {
-                "type": "array", "minItems": 1, "maxItems": bound::STEPS, "items": reference("Step"),
-                "description": "The steps, in order.",
-            },
-            "settings": described(reference("JobSettings"), "What holds for the whole job."),
-            "validate_only": {"type": ["boolean", "null"], "description": "Check it and store nothing."},
-        },
-    })
-}
-
-fn step() -> Value {
-    let kinds = ["RunStep", "ApprovalStep", "WaitStep"];
-    json!({
-        "description": "One unit of a job: its fields stand beside its `type`.",
-        "oneOf": kinds.map(reference),
-        "discriminator": {"propertyName": "type", "mapping": {
-            "run": "#/components/schemas/RunStep",
-            "approval": "#/components/schemas/ApprovalStep",
-            "wait": "#/components/schemas/WaitStep",
-        }},
-    })
-}
-
-/// A form, in which everything is text; what is nested is JSON text or has a field for each part.
-fn form(properties: Value, required: &[&str], says: &str) -> Value {
-    json!({"type": "object", "properties": properties, "required": required, "description": says})
-}
-
-fn submission_form() -> Value {
-    let text = |says: &str| json!({"type": "string", "description": says});
-    let json_text = |says: &str| json!({"type": "string", "contentMediaType": "application/json", "description": says});
-    form(
-        json!({
-            "job_id": text(JOB_ID_SAYS), "task": text("What the job is for."),
-            "steps": json_text("The steps as JSON text; or a field for each part, such as `steps[0][type]`."),
-            "settings": json_text("The settings as JSON text; or a field for each part, such as `settings[labels][team]`."),
-            "validate_only": {"type": "string", "enum": ["true", "false", ""]},
-        }),
-        &[],
-        "A submission as a form. A part of a multipart form may be a file: its text counts.",
-    )
-}
-
 fn violation() -> Value {
     let text = json!({"type": "string"});
     json!({
         "type": "object", "required": ["field", "message"], "additionalProperties": false,
         "properties": {"field": text, "message": text},
     })
-}
-
-/// The fields of an action, with what each takes; `given` that is empty is as good as left out.
-fn action_fields(contract: &Contract) -> Vec<(&'static str, Value, Value)> {
-    let says = |message: &str, field: &str| field_says(contract, message, field);
-    let text = |message: &str, field: &str| {
-        let mut schema = json!({"type": ["string", "null"], "description": says(message, field)});
-        bound::bind(&mut schema, "Action", field, false);
-        schema
-    };
-    let empty_text = json!({"enum": ["", null]});
-    let mut approval_id = text("ApproveAction", "approval_id");
-    approval_id["anyOf"] = json!([{"format": "uuid"}, {"enum": ["", null]}]);
-    vec![
-        ("comment", text("ApproveAction", "comment"), empty_text.clone()),
-        ("approval_id", approval_id, empty_text.clone()),
-        ("on_behalf_of", text("ApproveAction", "on_behalf_of"), empty_text.clone()),
-        ("edited_output", text("ApproveAction", "edited_output"), empty_text.clone()),
-        (
-            "now",
-            described(json!({"type": ["boolean", "null"]}), &says("PauseAction", "now")),
-            json!({"enum": [false, null]}),
-        ),
-        (
-            "from_step",
-            described(
-                json!({"type": ["integer", "null"], "minimum": 0, "maximum": i32::MAX}),
-                &says("RetryAction", "from_step"),
-            ),
-            json!({"enum": [0, null]}),
-        ),
-        ("budget_usd", described(dollars(), &says("ResumeAction", "budget_usd")), empty_text),
-        (
-            "include_links",
-            json!({"type": ["boolean", "null"], "description": "Answer with a fresh link for each approver of the pending approval; needs the scope `approve` as well."}),
-            json!({"enum": [false, null]}),
-        ),
-    ]
-}
-
-fn action(contract: &Contract) -> Value {
-    let fields = action_fields(contract);
-    let one = |(name, takes): &(&str, &[&str])| {
-        let mut required = vec!["job_id", "action"];
-        let mut properties = Map::new();
-        properties.insert("action".to_owned(), json!({"const": name}));
-        properties.insert(
-            "job_id".to_owned(),
-            json!({
-                "description": JOB_ID_SAYS,
-                "anyOf": [
-                    {"type": "string", "minLength": 1, "maxLength": 255, "pattern": bound::ID},
-                    {"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX},
-                ],
-            }),
-        );
-        properties.insert(
-            "request_id".to_owned(),
-            id(&field_says(contract, "ControlRequest", "request_id")),
-        );
-        for (field, full, empty) in &fields {
-            let schema = if takes.contains(field) { full } else { empty };
-            properties.insert((*field).to_owned(), schema.clone());
-        }
-        if *name == "request_changes" {
-            required.push("comment");
-            properties.insert(
-                "comment".to_owned(),
-                json!({"type": "string", "pattern": r"\S", "maxLength": 4096}),
-            );
-        }
-        json!({
-            "title": name, "type": "object", "properties": properties, "required": required,
-            "additionalProperties": false, "description": field_says(contract, "ControlRequest", name),
-        })
-    };
-    json!({
-        "description": "One action on one job. The same request_id with the same action answers as the first time.",
-        "oneOf": ACTIONS.iter().map(one).collect::<Vec<_>>(),
-    })
-}
-
-fn action_form() -> Value {
-    let actions = ACTIONS.map(|(name, _)| name);
-    let text = json!({"type": "string"});
-    form(
-        json!({
-            "job_id": text, "action": {"type": "string", "enum": actions}, "request_id": text, "comment": text,
-            "approval_id": text, "on_behalf_of": text, "edited_output": text, "budget_usd": text,
-            "now": text, "from_step": text, "include_links": text,
-        }),
-        &["job_id", "action"],
-        "An action as a form.",
-    )
 }
 
 fn answer() -> Value {
@@ -398,7 +246,7 @@ fn answer() -> Value {
 }
 
 /// What an error says, with the code and the reasons that it may have.
-pub(super) fn fault(code: Value, reasons: Value) -> Value {
+pub(super) fn fault(code: &Value, reasons: &Value) -> Value {
     let text = json!({"type": "string"});
     json!({
         "type": "object", "required": ["code", "message", "hint", "reason"], "additionalProperties": false,
@@ -417,7 +265,7 @@ pub(super) fn fault(code: Value, reasons: Value) -> Value {
 
 /// An error as it is told with 200 to whom mistakes are softened.
 fn softened() -> Value {
-    let mut schema = fault(json!({"enum": [400, 404, 409, 413, 415]}), json!({"type": "string"}));
+    let mut schema = fault(&json!({"enum": [400, 404, 409, 413, 415]}), &json!({"type": "string"}));
     schema["description"] = "A mistake in what was asked, as a lenient client gets it.".into();
     schema["properties"]["ok"] = json!({"const": false});
     schema["properties"]["warnings"] = json!({"type": "array", "items": {"type": "string"}});

@@ -152,7 +152,7 @@ fn is_refused(field: &str, sent: Value) -> bool {
 fn numbers_are_bounded_as_the_checks_bound_them() {
     // What these may be depends on the rest of the job as well.
     let relative = ["quorum", "revise_step"];
-    for (message, field, least, most) in bound::NUMBERS {
+    for (message, field, (least, most)) in bound::NUMBERS {
         let given = |number: i32| {
             let value =
                 if field == "remind_before_seconds" { json!([number]) } else { json!(number) };
@@ -180,7 +180,8 @@ fn texts_and_lists_are_bounded_as_the_checks_bound_them() {
             } else {
                 "x".repeat(bytes)
             };
-            let value = if *field == "stop_sequences" { json!([text]) } else { json!(text) };
+            let lists = ["stop_sequences", "allowed_domains", "blocked_domains"];
+            let value = if lists.contains(field) { json!([text]) } else { json!(text) };
             is_refused(field, with(message, field, value))
         };
         assert!(given(most + 1), "{message}.{field}: {}", most + 1);
@@ -193,6 +194,7 @@ fn texts_and_lists_are_bounded_as_the_checks_bound_them() {
                 .map(|n| match field {
                     "remind_before_seconds" => json!(n + 1),
                     "stop_sequences" => json!(n.to_string()),
+                    "allowed_domains" | "blocked_domains" => json!(format!("{n}.example")),
                     _ => people(n),
                 })
                 .collect();
