@@ -60,7 +60,7 @@ fn notices(change: impl FnOnce(&mut ListNoticesRequest)) -> Call {
     Call::Notices(request)
 }
 
-/// An action on the jobs that have failed, unless that is changed.
+/// A cancel of the queued jobs, unless that is changed.
 fn bulk(change: impl FnOnce(&mut ControlJobsRequest)) -> Call {
     let mut request = ControlJobsRequest {
         selector: picked(vec![JobStatus::Queued.into()], &[]),
