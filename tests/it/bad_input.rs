@@ -26,7 +26,7 @@ use crate::harness::{self, NOBODY, Rig, Told, approval, run, wait};
 
 /// A call as a program sends it.
 enum Call {
-    Submit(SubmitJobRequest),
+    Submit(Box<SubmitJobRequest>),
     Get(GetJobRequest),
     Control(ControlRequest),
     Bulk(ControlJobsRequest),
@@ -58,7 +58,7 @@ impl Call {
     async fn send(self, rig: &Rig) -> Option<Status> {
         let mut grpc = rig.grpc.clone();
         match self {
-            Self::Submit(request) => grpc.submit_job(request).await.err(),
+            Self::Submit(request) => grpc.submit_job(*request).await.err(),
             Self::Get(request) => grpc.get_job(request).await.err(),
             Self::Control(request) => grpc.control(request).await.err(),
             Self::Bulk(request) => grpc.control_jobs(request).await.err(),
@@ -79,7 +79,7 @@ impl Call {
         match self {
             Self::Submit(request) => {
                 // What is no submission yet cannot be written as the webhook's.
-                let submission = submission(request.clone()).ok()?;
+                let submission = submission((**request).clone()).ok()?;
                 Some(("/webhook/durable-job", serde_json::to_value(submission).unwrap()))
             }
             Self::Control(request) => Some(("/webhook/durable-job-control", action(request)?)),

@@ -298,7 +298,7 @@ fn against_the_state() -> Vec<Row> {
         row(get(ASKED, i32::MAX, 0), Reason::StepNotFound),
         row(act(ASKED, approve_that(UUID)), Reason::ApprovalNotFound),
         row(Call::Resend(resend), Reason::NoticeNotFound),
-        row(Call::Submit(job(ASKED, [wait(1)])), Reason::JobIdConflict),
+        row(Call::Submit(Box::new(job(ASKED, [wait(1)]))), Reason::JobIdConflict),
         row(act_once(ASKED, "once", cancel()), Reason::RequestIdConflict),
         row(act(ASKED, retry(0)), Reason::JobStateConflict),
         row(act(DONE, pause()), Reason::JobStateConflict),
