@@ -1,13 +1,13 @@
 //! Compiles the proto with protox, so that no machine needs protoc, and keeps the descriptors for reflection.
 //!
-//! The messages, with what their comments say, are also written as JSON: the OpenAPI document is made of them.
+//! The messages, with what their comments say, are also written as JSON: the `OpenAPI` document is made of them.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
-use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::field_descriptor_proto::Label;
 use prost_types::{
-    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto,
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorProto, MessageOptions,
 };
 use serde_json::{Map, Value, json};
 
@@ -57,12 +57,12 @@ fn describe_message(file: &FileDescriptorProto, path: &[i32], message: &Descript
 fn holds(message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
     let name = field.type_name().rsplit('.').next().unwrap_or_default();
     let is_map = message.nested_type.iter().any(|nested| {
-        nested.name() == name && nested.options.as_ref().is_some_and(|options| options.map_entry())
+        nested.name() == name && nested.options.as_ref().is_some_and(MessageOptions::map_entry)
     });
-    match field.r#type() {
-        _ if is_map => "map".to_owned(),
-        Type::Message | Type::Enum => name.to_owned(),
-        other => format!("{other:?}").to_ascii_lowercase(),
+    match (is_map, name) {
+        (true, _) => "map".to_owned(),
+        (false, "") => format!("{:?}", field.r#type()).to_ascii_lowercase(),
+        (false, name) => name.to_owned(),
     }
 }
 

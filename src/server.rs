@@ -147,7 +147,7 @@ impl Server {
             tracing::warn!(
                 "there is no key, so whoever reaches this server can do everything; `longhaul key create` closes it"
             );
-        } else if !keyring.lets_anybody_in() {
+        } else if !keyring.lets_anybody_in() && !knows_clients {
             tracing::warn!("no key is good, so nobody is let in; `longhaul key create` makes one");
         }
         self.spawn("keys", |stop| async move { keyring.run(stop).await });

@@ -157,7 +157,7 @@ async fn examine(args: &DoctorArgs, report: &mut Report) -> Result<()> {
     service::check_whatsapp(config.notify.whatsapp.as_ref(), report).await;
     template::check(&config, report).await;
     if is_usable {
-        service::check_keys(&store, config.may_be_open, report).await;
+        service::check_keys(&store, &config, report).await;
         link::check(&store, &config.web.public_url, config::has_public_url(&source), report).await;
         webhook::check(&config, report).await;
     } else {

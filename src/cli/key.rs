@@ -224,7 +224,7 @@ fn in_json(stored: &StoredKey, now: DateTime<Utc>) -> Value {
 }
 
 fn lines(list: &KeyList, paint: Paint) -> Vec<String> {
-    let time = |at: Option<DateTime<Utc>>| at.map(local).unwrap_or_else(|| "never".to_owned());
+    let time = |at: Option<DateTime<Utc>>| at.map_or_else(|| "never".to_owned(), local);
     let rows = list.keys.iter().map(|stored| {
         vec![
             stored.key.key_id.clone(),
@@ -322,8 +322,8 @@ mod tests {
         for (line, state) in told[1..].iter().zip(["good", "good", "expired", "revoked"]) {
             assert!(line.contains("submit,read") && line.contains(state), "{line}");
         }
-        let json =
-            Value::from_iter(list.keys.iter().map(|stored| in_json(stored, now))).to_string();
+        let json: Vec<Value> = list.keys.iter().map(|stored| in_json(stored, now)).collect();
+        let json = json!(json).to_string();
         for secret in [text.reveal(), "hash"] {
             assert!(!told.concat().contains(secret) && !json.contains(secret), "{json}");
         }

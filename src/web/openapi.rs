@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the sidecar takes and answers, for whoever writes a client or draws a workflow.
+//! The `OpenAPI` document: what the sidecar takes and answers, for whoever writes a client or draws a workflow.
 //!
 //! It is made when the server starts, of what the code itself goes by: the routes and what they need (`door::table`),
 //! the messages of the proto with their comments, the actions and their fields, the reasons and their codes.

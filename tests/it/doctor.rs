@@ -134,7 +134,11 @@ async fn it_prints_a_checklist_and_no_secret_reaches_the_log_of_the_server() {
     let proxy = Proxy::plain().await;
     let variables = [OPEN, &[("LONGHAUL_PUBLIC_URL", proxy.url.as_str())]].concat();
     let rig = Rig::without_server(&variables).await;
-    let server = Process::serve(&rig, &[("RUST_LOG", "trace")]).await;
+    let server = Process::serve(
+        &rig,
+        &[("RUST_LOG", "trace,axum=trace,hyper=trace,sqlx=trace,tower=trace")],
+    )
+    .await;
     proxy.lead_to(&server.client.http_url);
     let output = Program::run(&["doctor"], rig.variables(), PATIENCE * 3).await;
     let text = String::from_utf8(output.stdout).unwrap();

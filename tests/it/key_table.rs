@@ -229,7 +229,12 @@ async fn no_route_lets_in_who_has_not_what_it_needs_and_none_tells_or_changes_an
             let url = format!("{}{path}", house.client.http_url);
             let answer = house.client.http.get(url).send().await.unwrap();
             let text = answer.text().await.unwrap();
-            assert!(!text.contains("KEY_REQUIRED"), "{route}: {text}");
+            let told: Value = serde_json::from_str(&text).unwrap_or_default();
+            let reason = told["reason"].as_str().unwrap_or_default();
+            assert!(
+                !["KEY_REQUIRED", "KEY_INVALID", "SCOPE_REQUIRED"].contains(&reason),
+                "{route}"
+            );
             assert_tells_nothing(&text, &house);
             continue;
         };
@@ -363,8 +368,11 @@ fn the_table_has_a_row_for_each_route_of_the_sidecar_and_no_other() {
         let source = fs::read_to_string(file.path()).unwrap();
         let source = source.split("#[cfg(test)]").next().unwrap();
         for rest in source.split(".route(").skip(1) {
-            let route = rest.trim_start().strip_prefix('"').expect("a route is a literal");
-            served.insert(route.split('"').next().unwrap().to_owned());
+            // The two webhooks of the template are served under another prefix as well.
+            let rest = rest.trim_start().trim_start_matches("&format!(");
+            let route = rest.strip_prefix('"').expect("a route is a literal");
+            let route = route.split('"').next().unwrap();
+            served.insert(route.replace("/{prefix}/", "/webhook/"));
         }
     }
     let rows: BTreeSet<String> = ROUTES.iter().map(|(route, _)| (*route).to_owned()).collect();

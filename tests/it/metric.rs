@@ -124,7 +124,7 @@ async fn a_collector_gets_how_much_is_where_and_nothing_that_is_nobodys_business
         ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("http://{address}")),
         ("OTEL_METRIC_EXPORT_INTERVAL", "100".to_owned()),
         ("OTEL_SERVICE_NAME", "queue-under-test".to_owned()),
-        ("RUST_LOG", "trace".to_owned()),
+        ("RUST_LOG", "trace,h2=trace,hyper=trace,tokio_util=trace".to_owned()),
         ("LONGHAUL_DAILY_BUDGET_USD", "100".to_owned()),
     ] {
         variables.insert(name.to_owned(), value);

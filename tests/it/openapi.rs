@@ -1,4 +1,4 @@
-//! The OpenAPI document: it is valid, its examples can be sent as they stand, and the answers are what it says.
+//! The `OpenAPI` document: it is valid, its examples can be sent as they stand, and the answers are what it says.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Rig, approval, job, run, wait};
 
-/// The schema of OpenAPI 3.1 documents, by the OpenAPI Initiative (Apache-2.0).
+/// The schema of `OpenAPI` 3.1 documents, by the `OpenAPI` Initiative (Apache-2.0).
 const OPENAPI_3_1: &str = include_str!("fixture/openapi_3_1.json");
 
 async fn document(rig: &Rig) -> Value {

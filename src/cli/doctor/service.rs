@@ -7,6 +7,8 @@ use std::error::Error;
 use chrono::{TimeDelta, Utc};
 
 use super::Report;
+use crate::config::Config;
+use crate::door::Tls;
 use crate::model::{Model, ModelSettings};
 use crate::notify::WhatsAppSettings;
 use crate::notify::number;
@@ -59,21 +61,25 @@ pub(super) async fn check_database(store: &Store, report: &mut Report) -> bool {
 }
 
 /// Tells how the doors stand: who is let in.
-pub(super) async fn check_keys(store: &Store, may_be_open: bool, report: &mut Report) {
+pub(super) async fn check_keys(store: &Store, config: &Config, report: &mut Report) {
     const MAKE: &str = "make one with `longhaul key create`, and give it to whoever calls";
     let list = match store.keys(None).await {
         Ok(list) => list,
         Err(error) => {
             let remedy = "let the login of DATABASE_URL read the schema longhaul";
-            return report.fault("keys", in_words(&error), remedy);
+            report.fault("keys", in_words(&error), remedy);
+            return;
         }
     };
     let (total, good) = list.map_or((0, 0), |list| {
         (list.keys.len(), list.keys.iter().filter(|one| one.is_good(list.now)).count())
     });
+    let knows_clients = config.tls.as_ref().is_some_and(Tls::knows_clients);
+    let may_be_open = config.may_be_open;
     match (total, good) {
+        (_, 0) if knows_clients => report.ok("keys", "no key is good, and certificates let in"),
         (0, _) if may_be_open => {
-            report.ok("keys", "no key was ever made, so the server is open to whoever reaches it")
+            report.ok("keys", "no key was ever made, so the server is open to whoever reaches it");
         }
         (_, 0) if may_be_open => {
             report.warning("keys", format!("none of {total} is good, so nobody is let in"), MAKE);

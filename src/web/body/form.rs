@@ -167,10 +167,12 @@ fn value(path: &str, holds: Holds, node: Node) -> Result<Option<Value>, Fault> {
 }
 
 fn leaf(path: &str, holds: Holds, text: String) -> Result<Option<Value>, Fault> {
+    // An empty field is one that was left empty.
+    if holds != Holds::Text && text.trim().is_empty() {
+        return Ok(None);
+    }
     match holds {
         Holds::Text => Ok(Some(Value::String(text))),
-        // An empty field is one that was left empty.
-        _ if text.trim().is_empty() => Ok(None),
         Holds::Plain => {
             Ok(Some(parse(path, text.trim().as_bytes()).unwrap_or(Value::String(text))))
         }

@@ -82,7 +82,7 @@ const PATTERNS: [(&str, &str, &str); 6] = [
     ("WaitStep", "name", NAME),
     ("RunStep", "prompt", r"\S"),
     ("RunStep", "model", r"^[^\s\u0000-\u001f\u007f-\u009f]*$"),
-    ("JobSettings", "language", "^[A-Za-z0-9-]*$"),
+    ("JobSettings", "language", "^([A-Za-z]{1,8}(-[A-Za-z0-9]{1,8})*)?$"),
 ];
 const NAME: &str = "^([A-Za-z][A-Za-z0-9_-]{0,63})?$";
 /// Printable text without spaces at its ends.
