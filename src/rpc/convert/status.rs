@@ -16,7 +16,7 @@ use crate::domain::id::JobKey;
 use crate::domain::reason::Reason;
 use crate::domain::state::Refusal;
 use crate::domain::validate::Violation;
-use crate::domain::word::Word as _;
+use crate::domain::word::Word;
 use crate::door;
 use crate::engine::EngineError;
 use crate::rpc::proto;
@@ -102,7 +102,7 @@ pub fn not_let_in(refusal: &door::Refusal) -> Status {
             Problem::new(Reason::KeyInvalid, message)
         }
         door::Refusal::ScopeRequired(scopes) => {
-            let words: Vec<String> = scopes.iter().map(|scope| scope.word()).collect();
+            let words: Vec<String> = scopes.iter().map(Word::word).collect();
             let message = format!("the API key lacks the scope {}", words.join(" or "));
             Problem::new(Reason::ScopeRequired, message).with("scopes", words.join(","))
         }
