@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use longhaul::domain::reason::Reason;
 use longhaul::rpc::convert::{status::code_of, submission::submission};
 use longhaul::rpc::proto::{
-    ControlRequest, GetJobRequest, GetUsageRequest, JobStatus, ListJobsRequest, ListNoticesRequest,
-    ResendNoticeRequest, RevokeLinksRequest, SubmitJobRequest, WatchJobRequest,
+    ControlJobsRequest, ControlRequest, GetJobRequest, GetUsageRequest, JobStatus, ListJobsRequest,
+    ListNoticesRequest, ResendNoticeRequest, RevokeLinksRequest, SubmitJobRequest, WatchJobRequest,
     control_request::Action,
 };
 use serde_json::{Value, json};
@@ -26,9 +26,10 @@ use crate::harness::{self, NOBODY, Rig, Told, approval, run, wait};
 
 /// A call as a program sends it.
 enum Call {
-    Submit(SubmitJobRequest),
+    Submit(Box<SubmitJobRequest>),
     Get(GetJobRequest),
     Control(ControlRequest),
+    Bulk(ControlJobsRequest),
     Revoke(RevokeLinksRequest),
     Watch(WatchJobRequest),
     List(ListJobsRequest),
@@ -57,9 +58,10 @@ impl Call {
     async fn send(self, rig: &Rig) -> Option<Status> {
         let mut grpc = rig.grpc.clone();
         match self {
-            Self::Submit(request) => grpc.submit_job(request).await.err(),
+            Self::Submit(request) => grpc.submit_job(*request).await.err(),
             Self::Get(request) => grpc.get_job(request).await.err(),
             Self::Control(request) => grpc.control(request).await.err(),
+            Self::Bulk(request) => grpc.control_jobs(request).await.err(),
             Self::Revoke(request) => grpc.revoke_links(request).await.err(),
             Self::Watch(request) => match grpc.watch_job(request).await {
                 Ok(stream) => stream.into_inner().message().await.err(),
@@ -77,11 +79,12 @@ impl Call {
         match self {
             Self::Submit(request) => {
                 // What is no submission yet cannot be written as the webhook's.
-                let submission = submission(request.clone()).ok()?;
+                let submission = submission((**request).clone()).ok()?;
                 Some(("/webhook/durable-job", serde_json::to_value(submission).unwrap()))
             }
             Self::Control(request) => Some(("/webhook/durable-job-control", action(request)?)),
             Self::Get(_)
+            | Self::Bulk(_)
             | Self::Revoke(_)
             | Self::Watch(_)
             | Self::List(_)

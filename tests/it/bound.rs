@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul::domain::id::JOB_ID_BYTES_MAX;
 use longhaul::domain::validate::bound::{
     APPROVAL_SECONDS, APPROVAL_SECONDS_DEFAULT, ATTEMPTS, ATTEMPTS_DEFAULT, BUDGET_USD_MAX,
-    COMMENT_BYTES_MAX, DAY_SECONDS, DOMAIN_BYTES_MAX, DOMAINS_MAX, IDLE_TIMEOUT_SECONDS,
-    IDLE_TIMEOUT_SECONDS_DEFAULT, JSON_BYTES_MAX, JSON_DEPTH_MAX, LABEL_KEY_BYTES_MAX,
-    LABEL_VALUE_BYTES_MAX, LABELS_MAX, LANGUAGE_BYTES_MAX, MAX_TOKENS, MODEL_BYTES_MAX, PAGE_SIZE,
-    PAGE_SIZE_MAX, PEOPLE_MAX, PLACE_BYTES_MAX, PRIORITY, PROMPT_BYTES_MAX, RECIPIENT_BYTES_MAX,
-    REMINDERS_MAX, RETRY_WINDOW_SECONDS, RETRY_WINDOW_SECONDS_DEFAULT, REVISIONS, SEARCHES,
-    SEARCHES_DEFAULT, STEP_NAME_BYTES_MAX, STEPS_MAX, STOP_SEQUENCE_BYTES_MAX, STOP_SEQUENCES_MAX,
-    TEXT_BYTES_MAX, TIMEOUT_SECONDS, TIMEOUT_SECONDS_DEFAULT, USAGE_PAGE_SIZE_MAX, VOTER_BYTES_MAX,
-    WAIT_SECONDS, WEBHOOKS_MAX, WORDS_MAX, YEARS,
+    BULK_PAGE_SIZE, BULK_PAGE_SIZE_MAX, COMMENT_BYTES_MAX, DAY_SECONDS, DOMAIN_BYTES_MAX,
+    DOMAINS_MAX, IDLE_TIMEOUT_SECONDS, IDLE_TIMEOUT_SECONDS_DEFAULT, JSON_BYTES_MAX,
+    JSON_DEPTH_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LANGUAGE_BYTES_MAX,
+    MAX_TOKENS, MODEL_BYTES_MAX, PAGE_SIZE, PAGE_SIZE_MAX, PEOPLE_MAX, PLACE_BYTES_MAX, PRIORITY,
+    PROMPT_BYTES_MAX, RECIPIENT_BYTES_MAX, REMINDERS_MAX, RETRY_WINDOW_SECONDS,
+    RETRY_WINDOW_SECONDS_DEFAULT, REVISIONS, SEARCHES, SEARCHES_DEFAULT, STEP_NAME_BYTES_MAX,
+    STEPS_MAX, STOP_SEQUENCE_BYTES_MAX, STOP_SEQUENCES_MAX, TEXT_BYTES_MAX, TIMEOUT_SECONDS,
+    TIMEOUT_SECONDS_DEFAULT, USAGE_PAGE_SIZE_MAX, VOTER_BYTES_MAX, WAIT_SECONDS, WEBHOOKS_MAX,
+    WORDS_MAX, YEARS,
 };
 use longhaul::rpc::convert::request::WAIT_SECONDS_MAX;
 use longhaul::rpc::proto::FILE_DESCRIPTOR_SET;
@@ -28,31 +29,55 @@ const ONE: i64 = 1;
 /// What a field says that says nothing.
 const ZERO: i64 = 0;
 
+/// A field, and the numbers in its comment.
+type Row = (&'static str, Vec<i64>);
+
+/// Numbers of their own, ranges, and sizes.
+fn of(fixed: &[i64], ranges: &[(i32, i32)], sizes: &[usize]) -> Vec<i64> {
+    let ranges = ranges.iter().flat_map(|(least, most)| [i64::from(*least), i64::from(*most)]);
+    let sizes = sizes.iter().map(|size| i64::try_from(*size).unwrap());
+    fixed.iter().copied().chain(ranges).chain(sizes).collect()
+}
+
+fn sizes(sizes: &[usize]) -> Vec<i64> {
+    of(&[], &[], sizes)
+}
+
+fn with_default(range: (i32, i32), default: i32) -> Vec<i64> {
+    of(&[ZERO, default.into()], &[range], &[])
+}
+
+fn id() -> Vec<i64> {
+    of(&[ONE], &[], &[JOB_ID_BYTES_MAX])
+}
+
+fn step() -> Vec<i64> {
+    of(&[ONE, ZERO], &[], &[STEPS_MAX])
+}
+
+fn budget() -> Vec<i64> {
+    of(&[ZERO, BUDGET_USD_MAX.into()], &[], &[])
+}
+
+fn labels() -> Vec<i64> {
+    of(&[ONE], &[], &[LABELS_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX])
+}
+
+fn page(default: i32, most: i32) -> Vec<i64> {
+    of(&[ZERO, default.into(), most.into()], &[], &[])
+}
+
 /// The numbers in the comment of each field that has any; `1` and `0` where counting begins or nothing is said.
+///
+/// Without numbers are a UUID, which is one or none, a token, which is taken only as it was given, and two letters.
 fn numbers() -> BTreeMap<&'static str, Vec<i64>> {
-    let whole = |number: usize| i64::try_from(number).unwrap();
-    let range = |(least, most): (i32, i32)| [i64::from(least), i64::from(most)];
-    let of = |fixed: &[i64], ranges: &[(i32, i32)], sizes: &[usize]| {
-        let ranges = ranges.iter().flat_map(|one| range(*one));
-        let sizes = sizes.iter().map(|one| whole(*one));
-        fixed.iter().copied().chain(ranges).chain(sizes).collect::<Vec<_>>()
-    };
-    let sizes = |sizes: &[usize]| of(&[], &[], sizes);
-    let id = || of(&[ONE], &[], &[JOB_ID_BYTES_MAX]);
-    let step = || of(&[ONE, ZERO], &[], &[STEPS_MAX]);
-    let budget = || of(&[ZERO, BUDGET_USD_MAX.into()], &[], &[]);
-    let labels = || of(&[ONE], &[], &[LABELS_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX]);
-    let page = |most: i32| of(&[ZERO, PAGE_SIZE.into(), most.into()], &[], &[]);
-    let (comment, voter) = (|| sizes(&[COMMENT_BYTES_MAX]), || sizes(&[VOTER_BYTES_MAX]));
-    let moment = || of(&[], &[YEARS], &[]);
-    let json = || sizes(&[JSON_BYTES_MAX, JSON_DEPTH_MAX]);
-    let domains = || sizes(&[DOMAINS_MAX, DOMAIN_BYTES_MAX]);
-    let place = || sizes(&[PLACE_BYTES_MAX]);
-    let people = || sizes(&[PEOPLE_MAX]);
-    let with_default = |range, default: i32| of(&[ZERO, default.into()], &[range], &[]);
-    // Neither has a bound of its own: a UUID is one or none, and a token is taken only as it was given.
-    let (uuid, token, country) = (Vec::new, Vec::new, Vec::new);
-    let mut numbers = BTreeMap::from([
+    let all = [of_one_job(), of_many_jobs(), of_steps(), of_settings()];
+    all.into_iter().flatten().collect()
+}
+
+/// The calls about one job.
+fn of_one_job() -> Vec<Row> {
+    vec![
         ("SubmitJobRequest.job_id", id()),
         ("SubmitJobRequest.task", sizes(&[TEXT_BYTES_MAX])),
         ("SubmitJobRequest.steps", of(&[ONE], &[], &[STEPS_MAX])),
@@ -62,41 +87,55 @@ fn numbers() -> BTreeMap<&'static str, Vec<i64>> {
         ("ControlRequest.job_id", id()),
         ("ControlRequest.request_id", id()),
         ("ResumeAction.budget_usd", budget()),
-        ("CancelAction.comment", comment()),
+        ("CancelAction.comment", sizes(&[COMMENT_BYTES_MAX])),
         ("RetryAction.from_step", step()),
-        ("ApproveAction.approval_id", uuid()),
-        ("ApproveAction.comment", comment()),
-        ("ApproveAction.on_behalf_of", voter()),
+        ("ApproveAction.approval_id", Vec::new()),
+        ("ApproveAction.comment", sizes(&[COMMENT_BYTES_MAX])),
+        ("ApproveAction.on_behalf_of", sizes(&[VOTER_BYTES_MAX])),
         ("ApproveAction.edited_output", sizes(&[PROMPT_BYTES_MAX])),
-        ("RequestChangesAction.approval_id", uuid()),
-        ("RequestChangesAction.comment", comment()),
-        ("RequestChangesAction.on_behalf_of", voter()),
-        ("RejectAction.approval_id", uuid()),
-        ("RejectAction.comment", comment()),
-        ("RejectAction.on_behalf_of", voter()),
+        ("RequestChangesAction.approval_id", Vec::new()),
+        ("RequestChangesAction.comment", sizes(&[COMMENT_BYTES_MAX])),
+        ("RequestChangesAction.on_behalf_of", sizes(&[VOTER_BYTES_MAX])),
+        ("RejectAction.approval_id", Vec::new()),
+        ("RejectAction.comment", sizes(&[COMMENT_BYTES_MAX])),
+        ("RejectAction.on_behalf_of", sizes(&[VOTER_BYTES_MAX])),
         ("RevokeLinksRequest.job_id", id()),
         ("RevokeLinksRequest.approver", sizes(&[RECIPIENT_BYTES_MAX])),
         ("WatchJobRequest.job_id", id()),
         ("WatchJobRequest.after_sequence", of(&[ZERO], &[], &[])),
+    ]
+}
+
+/// The calls about many jobs, their notices and their usage.
+fn of_many_jobs() -> Vec<Row> {
+    vec![
         ("JobSelector.statuses", sizes(&[WORDS_MAX])),
         ("JobSelector.labels", labels()),
-        ("ListJobsRequest.page_size", page(PAGE_SIZE_MAX)),
-        ("ListJobsRequest.page_token", token()),
+        ("JobSelector.created_from", of(&[], &[YEARS], &[])),
+        ("JobSelector.created_before", of(&[YEARS.1.into()], &[], &[])),
+        ("ControlJobsRequest.page_size", page(BULK_PAGE_SIZE, BULK_PAGE_SIZE_MAX)),
+        ("ControlJobsRequest.page_token", Vec::new()),
+        ("ControlJobsRequest.request_id", id()),
+        ("ListJobsRequest.page_size", page(PAGE_SIZE, PAGE_SIZE_MAX)),
+        ("ListJobsRequest.page_token", Vec::new()),
         ("ListNoticesRequest.job_id", id()),
         ("ListNoticesRequest.deliveries", sizes(&[WORDS_MAX])),
         ("ListNoticesRequest.kinds", sizes(&[WORDS_MAX])),
         ("ListNoticesRequest.recipient", sizes(&[RECIPIENT_BYTES_MAX])),
-        ("ListNoticesRequest.page_size", page(PAGE_SIZE_MAX)),
-        ("ListNoticesRequest.page_token", token()),
-        ("ResendNoticeRequest.notice_id", uuid()),
-        // The span of a report that says nothing is the store's.
+        ("ListNoticesRequest.page_size", page(PAGE_SIZE, PAGE_SIZE_MAX)),
+        ("ListNoticesRequest.page_token", Vec::new()),
+        ("ResendNoticeRequest.notice_id", Vec::new()),
         ("GetUsageRequest.from_at", of(&[30 * i64::from(DAY_SECONDS)], &[YEARS], &[])),
         ("GetUsageRequest.before_at", of(&[YEARS.1.into()], &[], &[])),
         ("GetUsageRequest.label_key", sizes(&[LABEL_KEY_BYTES_MAX])),
-        ("GetUsageRequest.page_size", page(USAGE_PAGE_SIZE_MAX)),
-        ("GetUsageRequest.page_token", token()),
-    ]);
-    numbers.extend([
+        ("GetUsageRequest.page_size", page(PAGE_SIZE, USAGE_PAGE_SIZE_MAX)),
+        ("GetUsageRequest.page_token", Vec::new()),
+    ]
+}
+
+/// What a step has.
+fn of_steps() -> Vec<Row> {
+    vec![
         ("Step.name", sizes(&[STEP_NAME_BYTES_MAX])),
         ("RunStep.prompt", sizes(&[PROMPT_BYTES_MAX])),
         ("RunStep.system", sizes(&[PROMPT_BYTES_MAX])),
@@ -107,27 +146,33 @@ fn numbers() -> BTreeMap<&'static str, Vec<i64>> {
             "RunStep.idle_timeout_seconds",
             with_default(IDLE_TIMEOUT_SECONDS, IDLE_TIMEOUT_SECONDS_DEFAULT),
         ),
-        ("RunStep.output_schema_json", json()),
+        ("RunStep.output_schema_json", sizes(&[JSON_BYTES_MAX, JSON_DEPTH_MAX])),
         ("RunStep.stop_sequences", sizes(&[STOP_SEQUENCES_MAX, STOP_SEQUENCE_BYTES_MAX])),
-        ("RunStep.extra_json", json()),
+        ("RunStep.extra_json", sizes(&[JSON_BYTES_MAX, JSON_DEPTH_MAX])),
         ("WebSearch.max_uses", with_default(SEARCHES, SEARCHES_DEFAULT)),
-        ("WebSearch.allowed_domains", domains()),
-        ("WebSearch.blocked_domains", domains()),
-        ("UserLocation.city", place()),
-        ("UserLocation.region", place()),
-        ("UserLocation.country", country()),
-        ("UserLocation.timezone", place()),
+        ("WebSearch.allowed_domains", sizes(&[DOMAINS_MAX, DOMAIN_BYTES_MAX])),
+        ("WebSearch.blocked_domains", sizes(&[DOMAINS_MAX, DOMAIN_BYTES_MAX])),
+        ("UserLocation.city", sizes(&[PLACE_BYTES_MAX])),
+        ("UserLocation.region", sizes(&[PLACE_BYTES_MAX])),
+        ("UserLocation.country", Vec::new()),
+        ("UserLocation.timezone", sizes(&[PLACE_BYTES_MAX])),
         ("ApprovalStep.note", sizes(&[TEXT_BYTES_MAX])),
-        ("ApprovalStep.approvers", people()),
+        ("ApprovalStep.approvers", sizes(&[PEOPLE_MAX])),
         ("ApprovalStep.quorum", of(&[ONE, ZERO], &[], &[PEOPLE_MAX])),
         ("ApprovalStep.timeout_seconds", with_default(APPROVAL_SECONDS, APPROVAL_SECONDS_DEFAULT)),
         ("ApprovalStep.remind_before_seconds", of(&[ONE], &[], &[REMINDERS_MAX])),
         ("ApprovalStep.escalate_after_seconds", of(&[ONE, ZERO], &[], &[])),
-        ("ApprovalStep.escalate_to", people()),
+        ("ApprovalStep.escalate_to", sizes(&[PEOPLE_MAX])),
         ("ApprovalStep.max_revisions", of(&[ZERO], &[REVISIONS], &[])),
         ("ApprovalStep.revise_step", step()),
         ("WaitStep.duration_seconds", of(&[ZERO], &[WAIT_SECONDS], &[])),
-        ("WaitStep.until_at", moment()),
+        ("WaitStep.until_at", of(&[], &[YEARS], &[])),
+    ]
+}
+
+/// What holds for a whole job.
+fn of_settings() -> Vec<Row> {
+    vec![
         ("JobSettings.model", sizes(&[MODEL_BYTES_MAX])),
         ("JobSettings.max_tokens", of(&[ZERO], &[MAX_TOKENS], &[])),
         ("JobSettings.system", sizes(&[PROMPT_BYTES_MAX])),
@@ -136,15 +181,14 @@ fn numbers() -> BTreeMap<&'static str, Vec<i64>> {
             "JobSettings.retry_window_seconds",
             of(&[RETRY_WINDOW_SECONDS_DEFAULT.into()], &[RETRY_WINDOW_SECONDS], &[]),
         ),
-        ("JobSettings.notify", people()),
+        ("JobSettings.notify", sizes(&[PEOPLE_MAX])),
         ("JobSettings.language", sizes(&[LANGUAGE_BYTES_MAX])),
         ("JobSettings.labels", labels()),
         ("JobSettings.priority", of(&[ZERO], &[PRIORITY], &[])),
-        ("JobSettings.run_at", moment()),
+        ("JobSettings.run_at", of(&[], &[YEARS], &[])),
         ("JobSettings.budget_usd", budget()),
         ("JobSettings.webhooks", sizes(&[WEBHOOKS_MAX])),
-    ]);
-    numbers
+    ]
 }
 
 /// A field of a request, or of what is inside one.

@@ -30,10 +30,12 @@ pub(crate) fn try_all(name: &str, target: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
     let files =
         fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    let mut paths: Vec<_> =
+        files.map(|file| file.expect("a folder that was opened can be read").path()).collect();
     paths.sort();
     assert!(paths.len() >= 3, "{} has too few seeds", folder.display());
-    let seeds: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
+    let seeds: Vec<Vec<u8>> =
+        paths.iter().map(|path| fs::read(path).expect("a seed can be read")).collect();
     for (path, seed) in paths.iter().zip(&seeds) {
         assert!(seed.len() <= 64 << 10, "{} is too large for a seed", path.display());
         try_one(target, seed);

@@ -96,5 +96,9 @@ pub const WORDS_MAX: usize = 64;
 pub const PAGE_SIZE: i32 = 50;
 /// The most jobs or notices of a page.
 pub const PAGE_SIZE_MAX: i32 = 200;
+/// How many jobs one call moves, if nothing is said.
+pub const BULK_PAGE_SIZE: i32 = 500;
+/// The most jobs that one call moves.
+pub const BULK_PAGE_SIZE_MAX: i32 = 1000;
 /// The most rows of a page of usage.
 pub const USAGE_PAGE_SIZE_MAX: i32 = 1000;

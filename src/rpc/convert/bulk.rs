@@ -2,18 +2,16 @@
 //!
 //! In comes a `ControlJobsRequest`, out goes what the engine is asked, or every fault with its field; then the answer.
 
-use super::list::{place, selector, size};
+use super::list::{place, selector};
 use super::request::{resume, retry};
 use super::submission::text;
 use crate::domain::id::JobKey;
+use crate::domain::validate::bound::{BULK_PAGE_SIZE, BULK_PAGE_SIZE_MAX};
 use crate::domain::validate::{Faults, Violation};
 use crate::engine::bulk::{Bulk, Bulked};
 use crate::engine::control::Command;
 use crate::rpc::proto::{self, control_jobs_request::Action};
 use crate::store::list::Selector;
-
-/// How many jobs one call tries, if it does not say, and at the most.
-const PAGE_SIZES: (i32, i32) = (500, 1000);
 
 /// What a `ControlJobs` asks for.
 pub fn bulk(request: proto::ControlJobsRequest) -> Result<Bulk, Vec<Violation>> {
@@ -29,7 +27,8 @@ pub fn bulk(request: proto::ControlJobsRequest) -> Result<Bulk, Vec<Violation>> 
             Command::Status
         }
     };
-    let size = size(request.page_size, PAGE_SIZES, &mut faults);
+    let sizes = (BULK_PAGE_SIZE, BULK_PAGE_SIZE_MAX);
+    let size = faults.check_page_size(request.page_size, sizes).unsigned_abs() as usize;
     let after = place(request.page_token, &selector, &mut faults);
     faults.into_result()?;
     Ok(Bulk {

@@ -3,9 +3,9 @@
 //! In comes a selector or a page's request, out goes what the store is asked, or every fault with its field.
 //! A page's token is good for the list it came from, and for no other.
 
-use super::submission::{number, text};
+use super::submission::text;
 use super::{moment, timestamp, word};
-use crate::domain::validate::bound::{PAGE_SIZE_MAX, WORDS_MAX};
+use crate::domain::validate::bound::{PAGE_SIZE, PAGE_SIZE_MAX, WORDS_MAX};
 use crate::domain::validate::{Faults, Violation, check_labels};
 use crate::rpc::proto;
 use crate::store::count::Counts;
@@ -28,7 +28,8 @@ pub struct Page {
 pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
     let mut faults = Faults::default();
     let selector = selector(request.selector.unwrap_or_default(), &mut faults);
-    let size = faults.check_page_size(request.page_size, PAGE_SIZE_MAX).unsigned_abs() as usize;
+    let size = faults.check_page_size(request.page_size, (PAGE_SIZE, PAGE_SIZE_MAX)).unsigned_abs()
+        as usize;
     let after = place(request.page_token, &selector, &mut faults);
     if request.include_counts && selector.is_narrow() {
         faults.add("include_counts", "must go with a selector that names statuses alone, or none");
@@ -51,14 +52,6 @@ pub fn counts(counts: &Counts, selector: &Selector) -> Vec<proto::StatusCount> {
 /// Since when deletions may not be in the counts.
 pub fn counts_as_of(counts: &Counts) -> prost_types::Timestamp {
     timestamp(counts.as_of)
-}
-
-/// How many jobs a page has, with its default and its most.
-pub(super) fn size(sent: i32, (default, most): (i32, i32), faults: &mut Faults) -> usize {
-    if sent < 0 {
-        faults.add("page_size", format!("must not be negative, is {sent}"));
-    }
-    number(sent).unwrap_or(default).clamp(1, most).unsigned_abs() as usize
 }
 
 /// The place after which a page begins, in the list of this selector.

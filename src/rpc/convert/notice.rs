@@ -8,7 +8,7 @@ use super::submission::text;
 use super::word;
 use crate::domain::book::Book;
 use crate::domain::id::{NoticeId, find_job_id_fault};
-use crate::domain::validate::bound::{PAGE_SIZE_MAX, RECIPIENT_BYTES_MAX, WORDS_MAX};
+use crate::domain::validate::bound::{PAGE_SIZE, PAGE_SIZE_MAX, RECIPIENT_BYTES_MAX, WORDS_MAX};
 use crate::domain::validate::{Faults, Violation};
 use crate::rpc::proto;
 use crate::store::dead::{ListedNotice, NoticeSelector};
@@ -60,7 +60,7 @@ pub fn page(request: proto::ListNoticesRequest, book: &Book) -> Result<Page, Vec
     if has_kinds && deliveries.is_empty() && job_id.is_none() && request.recipient.is_empty() {
         faults.add("kinds", "must go with a job_id, a recipient or deliveries");
     }
-    let size = faults.check_page_size(request.page_size, PAGE_SIZE_MAX);
+    let size = faults.check_page_size(request.page_size, (PAGE_SIZE, PAGE_SIZE_MAX));
     let before = text(request.page_token).and_then(|token| {
         let place = place_of(&token);
         if place.is_none() {

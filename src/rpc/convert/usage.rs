@@ -6,7 +6,7 @@ use super::job::usage;
 use super::list::selector;
 use super::submission::text;
 use super::{moment, timestamp, word};
-use crate::domain::validate::bound::{LABEL_KEY_BYTES_MAX, USAGE_PAGE_SIZE_MAX};
+use crate::domain::validate::bound::{LABEL_KEY_BYTES_MAX, PAGE_SIZE, USAGE_PAGE_SIZE_MAX};
 use crate::domain::validate::{Faults, Violation};
 use crate::rpc::proto;
 use crate::store::usage::{Grouping, Place, UsageLine, UsageQuery, UsageReport};
@@ -32,7 +32,7 @@ pub fn query(request: proto::GetUsageRequest) -> Result<UsageQuery, Vec<Violatio
         (Grouping::Day | Grouping::Model | Grouping::Job | Grouping::None, true) => {}
     }
     let selector = selector(request.selector.unwrap_or_default(), &mut faults);
-    let size = faults.check_page_size(request.page_size, USAGE_PAGE_SIZE_MAX);
+    let size = faults.check_page_size(request.page_size, (PAGE_SIZE, USAGE_PAGE_SIZE_MAX));
     let after = text(request.page_token).and_then(|token| {
         let place = Place::parse(&token, group_by);
         if place.is_none() {

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use longhaul::domain::reason::Reason;
 use longhaul::rpc::proto::{
-    ApproveAction, CancelAction, ControlRequest, GetJobRequest, GetUsageRequest, JobSelector,
-    ListJobsRequest, ListNoticesRequest, RejectAction, RequestChangesAction, ResendNoticeRequest,
-    ResumeAction, RetryAction, RevokeLinksRequest, StatusAction, UsageGrouping, WatchJobRequest,
+    ApproveAction, CancelAction, ControlJobsRequest, ControlRequest, GetJobRequest,
+    GetUsageRequest, JobSelector, JobStatus, ListJobsRequest, ListNoticesRequest, RejectAction,
+    RequestChangesAction, ResendNoticeRequest, ResumeAction, RetryAction, RevokeLinksRequest,
+    StatusAction, UsageGrouping, WatchJobRequest, control_jobs_request::Action as Bulk,
     control_request::Action,
 };
 use prost_types::Timestamp;
@@ -57,6 +58,68 @@ fn notices(change: impl FnOnce(&mut ListNoticesRequest)) -> Call {
     let mut request = ListNoticesRequest::default();
     change(&mut request);
     Call::Notices(request)
+}
+
+/// A cancel of the queued jobs, unless that is changed.
+fn bulk(change: impl FnOnce(&mut ControlJobsRequest)) -> Call {
+    let mut request = ControlJobsRequest {
+        selector: picked(vec![JobStatus::Queued.into()], &[]),
+        action: Some(Bulk::Cancel(CancelAction::default())),
+        ..ControlJobsRequest::default()
+    };
+    change(&mut request);
+    Call::Bulk(request)
+}
+
+fn with_many_jobs() -> Vec<(Call, &'static str)> {
+    let span = |from, before| JobSelector {
+        created_from: Some(Timestamp { seconds: from, nanos: 0 }),
+        created_before: Some(Timestamp { seconds: before, nanos: 0 }),
+        ..JobSelector::default()
+    };
+    let retry = || Some(Bulk::Retry(RetryAction { from_step: -1 }));
+    let failed = || picked(vec![JobStatus::Failed.into()], &[]);
+    vec![
+        (bulk(|all| all.action = None), "action"),
+        (bulk(|all| all.selector = None), "selector"),
+        (bulk(|all| all.selector = picked(vec![], &[])), "selector"),
+        (bulk(|all| all.selector = picked(vec![0], &[])), "selector.statuses[0]"),
+        (bulk(|all| all.selector = failed()), "selector.statuses[0]"),
+        (bulk(|all| all.selector = picked(vec![1; 65], &[])), "selector.statuses"),
+        (bulk(|all| all.selector = Some(span(5, 5))), "selector.created_before"),
+        (bulk(|all| all.selector = Some(span(i64::MIN, 5))), "selector.created_from"),
+        (bulk(|all| all.selector = Some(span(5, i64::MAX))), "selector.created_before"),
+        (bulk(|all| all.page_size = -1), "page_size"),
+        (bulk(|all| all.page_token.push('?')), "page_token"),
+        (bulk(|all| all.request_id.push_str(" x")), "request_id"),
+        (bulk(|all| all.request_id = long(256)), "request_id"),
+        (
+            bulk(|all| all.action = Some(Bulk::Cancel(CancelAction { comment: long(4097) }))),
+            "cancel.comment",
+        ),
+        (
+            bulk(|all| {
+                all.selector = failed();
+                all.action = retry();
+            }),
+            "retry.from_step",
+        ),
+        (
+            bulk(|all| {
+                all.selector = picked(vec![JobStatus::Paused.into()], &[]);
+                all.action = Some(Bulk::Resume(ResumeAction { budget_usd: "NaN".to_owned() }));
+            }),
+            "resume.budget_usd",
+        ),
+        (
+            list(|all| {
+                all.selector = picked(vec![], &[("team", "a")]);
+                all.include_counts = true;
+            }),
+            "include_counts",
+        ),
+        (list(|all| all.selector = Some(span(5, 4))), "selector.created_before"),
+    ]
 }
 
 fn usage(change: impl FnOnce(&mut GetUsageRequest)) -> Call {
@@ -235,7 +298,7 @@ fn against_the_state() -> Vec<Row> {
         row(get(ASKED, i32::MAX, 0), Reason::StepNotFound),
         row(act(ASKED, approve_that(UUID)), Reason::ApprovalNotFound),
         row(Call::Resend(resend), Reason::NoticeNotFound),
-        row(Call::Submit(job(ASKED, [wait(1)])), Reason::JobIdConflict),
+        row(Call::Submit(Box::new(job(ASKED, [wait(1)]))), Reason::JobIdConflict),
         row(act_once(ASKED, "once", cancel()), Reason::RequestIdConflict),
         row(act(ASKED, retry(0)), Reason::JobStateConflict),
         row(act(DONE, pause()), Reason::JobStateConflict),
@@ -250,7 +313,11 @@ fn against_the_state() -> Vec<Row> {
 
 /// Each is one call with one fault.
 pub(super) fn rows() -> Vec<Row> {
-    let wrong = with_ids_of_jobs().into_iter().chain(with_actions()).chain(with_pages());
+    let wrong = with_ids_of_jobs()
+        .into_iter()
+        .chain(with_actions())
+        .chain(with_pages())
+        .chain(with_many_jobs());
     let wrong = wrong.map(|(call, field)| Row(call, Reason::InvalidRequest, field));
     wrong.chain(against_the_state()).collect()
 }

@@ -149,5 +149,6 @@ fn of_words_and_moments() -> Vec<(SubmitJobRequest, &'static str)> {
 pub(super) fn rows() -> Vec<Row> {
     let all = of_the_whole().into_iter().chain(of_numbers_and_people());
     let all = all.chain(of_words_and_moments());
-    all.map(|(job, field)| Row(Call::Submit(job), Reason::InvalidRequest, field)).collect()
+    all.map(|(job, field)| Row(Call::Submit(Box::new(job)), Reason::InvalidRequest, field))
+        .collect()
 }

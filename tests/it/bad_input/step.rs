@@ -175,13 +175,12 @@ fn searching() -> Bad {
 }
 
 fn approvals() -> Bad {
-    let field = |name: &'static str| name;
     let (first, second) = ("steps[1].approval.approvers[0]", "steps[1].approval.approvers[1]");
     let people = |people: &[&str]| decides(|all| all.approvers = texts(people));
     let reminded = |seconds: Vec<i32>| decides(|all| all.remind_before_seconds = seconds);
     let timeout = "steps[1].approval.timeout_seconds";
     vec![
-        (decides(|all| all.note.push('\0')), field("steps[1].approval.note")),
+        (decides(|all| all.note.push('\0')), "steps[1].approval.note"),
         (decides(|all| all.note = long(65_537)), "steps[1].approval.note"),
         (people(&["15550100"]), first),
         (people(&["+0155501000"]), first),
@@ -268,5 +267,6 @@ pub(super) fn rows() -> Vec<Row> {
         waits_of_all_kinds(),
     ];
     let all = all.into_iter().flatten();
-    all.map(|(job, field)| Row(Call::Submit(job), Reason::InvalidRequest, field)).collect()
+    all.map(|(job, field)| Row(Call::Submit(Box::new(job)), Reason::InvalidRequest, field))
+        .collect()
 }
