@@ -41,10 +41,11 @@ async fn history_names_the_key_and_beside_it_in_whose_name_it_decided() {
         let (mut submitted, mut decided) = (None, None);
         while let Some(told) = events.message().await.unwrap() {
             let Some(Content::Event(event)) = told.content else { continue };
-            match event.kind() {
-                EventKind::JobSubmitted => submitted = Some(event.actor),
-                EventKind::ApprovalDecided => decided = Some((event.actor, event.message)),
-                _ => {}
+            let kind = event.kind();
+            if kind == EventKind::JobSubmitted {
+                submitted = Some(event.actor);
+            } else if kind == EventKind::ApprovalDecided {
+                decided = Some((event.actor, event.message));
             }
         }
         assert_eq!(submitted.as_deref(), Some("key:robot"));

@@ -22,7 +22,7 @@ use tonic_types::pb::{ErrorInfo, Status as Details};
 use crate::harness::{Rig, cancel, framed, http_client, job, wait};
 use crate::page::browser::Browser;
 
-const PAGE: &str = r#"<!doctype html><title>A page that speaks gRPC-Web</title><body><script>
+const PAGE: &str = r"<!doctype html><title>A page that speaks gRPC-Web</title><body><script>
 const bytes = text => Uint8Array.from(atob(text), one => one.charCodeAt(0));
 const text = bytes => btoa(String.fromCharCode(...bytes));
 const mark = id => document.body.append(Object.assign(document.createElement('p'), {id}));
@@ -51,7 +51,7 @@ async function call(name, url, message) {
   } catch (error) { window.told[name] = {error: String(error)}; }
   mark(name + '-end');
 }
-</script></body>"#;
+</script></body>";
 
 /// A server of one page, which is an origin of its own.
 struct Site {

@@ -350,8 +350,9 @@ fn the_table_has_a_row_for_each_method_of_the_proto_and_no_other() {
     let set = FileDescriptorSet::decode(proto::FILE_DESCRIPTOR_SET).unwrap();
     let services = set.file.iter().filter(|file| file.package() == "longhaul.v1");
     let services = services.flat_map(|file| &file.service);
-    let methods: BTreeSet<&str> =
-        services.flat_map(|service| service.method.iter().map(|method| method.name())).collect();
+    let methods: BTreeSet<&str> = services
+        .flat_map(|service| service.method.iter().map(prost_types::MethodDescriptorProto::name))
+        .collect();
     let rows: BTreeSet<&str> = RPCS.iter().map(|(method, _)| *method).collect();
     assert_eq!(rows, methods);
     assert_eq!(rows.len(), RPCS.len(), "no method has two rows");

@@ -70,12 +70,12 @@ fn examples(operation: &Value) -> Vec<(String, Value, Value)> {
 
 /// The example as it goes over the wire.
 fn written(kind: &str, example: &Value) -> (String, String) {
-    let fields: BTreeMap<&str, &str> = match example {
-        Value::Object(fields) if kind != "application/json" => {
-            fields.iter().map(|(name, text)| (name.as_str(), text.as_str().unwrap())).collect()
-        }
-        _ => BTreeMap::new(),
-    };
+    let fields = example.as_object().filter(|_| kind != "application/json");
+    let fields: BTreeMap<&str, &str> = fields
+        .into_iter()
+        .flatten()
+        .map(|(name, text)| (name.as_str(), text.as_str().unwrap()))
+        .collect();
     match kind {
         "application/json" => (kind.to_owned(), example.to_string()),
         "text/plain" => (kind.to_owned(), example.as_str().unwrap().to_owned()),

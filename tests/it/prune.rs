@@ -163,7 +163,8 @@ async fn two_servers_that_prune_at_once_divide_the_work_and_a_second_round_finds
     due(&rig, 230).await;
     let (one, two) = (sweeper(&rig.db).await, sweeper(&rig.db).await);
     let both = async || {
-        let (a, b) = tokio::join!(one.run_once(Judging::Nobody), two.run_once(Judging::Nobody));
+        let (one, two) = (one.run_once(Judging::Nobody), two.run_once(Judging::Nobody));
+        let (a, b) = tokio::join!(Box::pin(one), Box::pin(two));
         assert_eq!((a.failures, b.failures), (0, 0));
         (a.pruned.marked + b.pruned.marked, a.pruned.pruned + b.pruned.pruned)
     };

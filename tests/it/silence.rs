@@ -183,7 +183,7 @@ impl Tour {
                 r#"{"steps": [{"type": "run", "prompt": "canary", "model": "canary x"}]}"#,
                 422,
             ),
-            ("/webhook/durable-job", r#"canary{"#, 400),
+            ("/webhook/durable-job", "canary{", 400),
             ("/webhook/durable-job-control", r#"{"job_id": "x", "action": "canary"}"#, 422),
             (
                 "/webhook/durable-job-control",

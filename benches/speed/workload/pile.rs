@@ -132,7 +132,7 @@ impl Bare {
             content: submission.content(),
             spec: Arc::new(spec),
             traceparent: None,
-            actor: "client",
+            actor: "client".into(),
             claimer: None,
         };
         self.store.submit(job).await?;

@@ -45,13 +45,9 @@ fn list(change: impl FnOnce(&mut ListJobsRequest)) -> Call {
     Call::List(request)
 }
 
-fn picked(statuses: Vec<i32>, labels: &[(&str, &str)]) -> Option<JobSelector> {
+fn picked(statuses: Vec<i32>, labels: &[(&str, &str)]) -> JobSelector {
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    Some(JobSelector {
-        statuses,
-        labels: labels.collect::<HashMap<_, _>>(),
-        ..JobSelector::default()
-    })
+    JobSelector { statuses, labels: labels.collect::<HashMap<_, _>>(), ..JobSelector::default() }
 }
 
 fn notices(change: impl FnOnce(&mut ListNoticesRequest)) -> Call {
@@ -63,7 +59,7 @@ fn notices(change: impl FnOnce(&mut ListNoticesRequest)) -> Call {
 /// A cancel of the queued jobs, unless that is changed.
 fn bulk(change: impl FnOnce(&mut ControlJobsRequest)) -> Call {
     let mut request = ControlJobsRequest {
-        selector: picked(vec![JobStatus::Queued.into()], &[]),
+        selector: Some(picked(vec![JobStatus::Queued.into()], &[])),
         action: Some(Bulk::Cancel(CancelAction::default())),
         ..ControlJobsRequest::default()
     };
@@ -78,14 +74,14 @@ fn with_many_jobs() -> Vec<(Call, &'static str)> {
         ..JobSelector::default()
     };
     let retry = || Some(Bulk::Retry(RetryAction { from_step: -1 }));
-    let failed = || picked(vec![JobStatus::Failed.into()], &[]);
+    let failed = || Some(picked(vec![JobStatus::Failed.into()], &[]));
     vec![
         (bulk(|all| all.action = None), "action"),
         (bulk(|all| all.selector = None), "selector"),
-        (bulk(|all| all.selector = picked(vec![], &[])), "selector"),
-        (bulk(|all| all.selector = picked(vec![0], &[])), "selector.statuses[0]"),
+        (bulk(|all| all.selector = Some(picked(vec![], &[]))), "selector"),
+        (bulk(|all| all.selector = Some(picked(vec![0], &[]))), "selector.statuses[0]"),
         (bulk(|all| all.selector = failed()), "selector.statuses[0]"),
-        (bulk(|all| all.selector = picked(vec![1; 65], &[])), "selector.statuses"),
+        (bulk(|all| all.selector = Some(picked(vec![1; 65], &[]))), "selector.statuses"),
         (bulk(|all| all.selector = Some(span(5, 5))), "selector.created_before"),
         (bulk(|all| all.selector = Some(span(i64::MIN, 5))), "selector.created_from"),
         (bulk(|all| all.selector = Some(span(5, i64::MAX))), "selector.created_before"),
@@ -106,14 +102,14 @@ fn with_many_jobs() -> Vec<(Call, &'static str)> {
         ),
         (
             bulk(|all| {
-                all.selector = picked(vec![JobStatus::Paused.into()], &[]);
+                all.selector = Some(picked(vec![JobStatus::Paused.into()], &[]));
                 all.action = Some(Bulk::Resume(ResumeAction { budget_usd: "NaN".to_owned() }));
             }),
             "resume.budget_usd",
         ),
         (
             list(|all| {
-                all.selector = picked(vec![], &[("team", "a")]);
+                all.selector = Some(picked(vec![], &[("team", "a")]));
                 all.include_counts = true;
             }),
             "include_counts",
@@ -209,7 +205,7 @@ fn with_actions() -> Vec<(Call, &'static str)> {
         (rejecting(|all| all.comment = long(4097)), "reject.comment"),
         (rejecting(|all| all.on_behalf_of.push('\0')), "reject.on_behalf_of"),
         (sending_back(|all| all.comment.clear()), "request_changes.comment"),
-        (sending_back(|all| all.comment = " \n".to_owned()), "request_changes.comment"),
+        (sending_back(|all| all.comment = String::from(" \n")), "request_changes.comment"),
         (sending_back(|all| all.comment = long(4097)), "request_changes.comment"),
         (sending_back(|all| all.approval_id.push('x')), "request_changes.approval_id"),
         (sending_back(|all| all.on_behalf_of = long(256)), "request_changes.on_behalf_of"),
@@ -225,13 +221,16 @@ fn with_pages() -> Vec<(Call, &'static str)> {
         (list(|all| all.page_token.push('?')), "page_token"),
         (list(|all| all.page_token.push_str("bm90IG91cnM")), "page_token"),
         (list(|all| all.page_token = long(100_000)), "page_token"),
-        (list(|all| all.selector = picked(vec![0], &[])), "selector.statuses[0]"),
-        (list(|all| all.selector = picked(vec![1, 99], &[])), "selector.statuses[1]"),
-        (list(|all| all.selector = picked(vec![-1; 65], &[])), "selector.statuses"),
-        (list(|all| all.selector = picked(vec![0; 1_000_000], &[])), "selector.statuses"),
-        (list(|all| all.selector = picked(vec![], &[("k", "\0")])), "selector.labels[\"k\"]"),
-        (list(|all| all.selector = picked(vec![], &[("", "v")])), "selector.labels[\"\"]"),
-        (list(|all| all.selector = picked(vec![], &[("k\n", "")])), "selector.labels[\"k\\n\"]"),
+        (list(|all| all.selector = Some(picked(vec![0], &[]))), "selector.statuses[0]"),
+        (list(|all| all.selector = Some(picked(vec![1, 99], &[]))), "selector.statuses[1]"),
+        (list(|all| all.selector = Some(picked(vec![-1; 65], &[]))), "selector.statuses"),
+        (list(|all| all.selector = Some(picked(vec![0; 1_000_000], &[]))), "selector.statuses"),
+        (list(|all| all.selector = Some(picked(vec![], &[("k", "\0")]))), "selector.labels[\"k\"]"),
+        (list(|all| all.selector = Some(picked(vec![], &[("", "v")]))), "selector.labels[\"\"]"),
+        (
+            list(|all| all.selector = Some(picked(vec![], &[("k\n", "")]))),
+            "selector.labels[\"k\\n\"]",
+        ),
         (notices(|all| all.job_id.push_str(" x")), "job_id"),
         (notices(|all| all.deliveries = vec![0]), "deliveries[0]"),
         (notices(|all| all.deliveries = vec![1, 99]), "deliveries[1]"),
@@ -278,7 +277,7 @@ fn with_pages() -> Vec<(Call, &'static str)> {
         ),
         (usage(|all| all.page_size = -1), "page_size"),
         (usage(|all| all.page_token.push_str("not ours")), "page_token"),
-        (usage(|all| all.selector = picked(vec![99], &[])), "selector.statuses[0]"),
+        (usage(|all| all.selector = Some(picked(vec![99], &[]))), "selector.statuses[0]"),
     ]
 }
 

@@ -122,8 +122,8 @@ fn run_options() -> Bad {
 fn free_json() -> Bad {
     let (extra, schema) = ("steps[0].run.extra_json", "steps[0].run.output_schema_json");
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(128), "]".repeat(128));
-    let of = |text: &str| asks(|run| run.extra_json = text.to_owned());
-    let form = |text: &str| asks(|run| run.output_schema_json = text.to_owned());
+    let of = |text: &str| asks(|run| run.extra_json = text.into());
+    let form = |text: &str| asks(|run| run.output_schema_json = text.into());
     vec![
         (of("{"), extra),
         (of("[]"), extra),

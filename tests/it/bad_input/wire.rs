@@ -34,12 +34,15 @@ fn told(headers: &HeaderMap) -> Result<(i32, String), String> {
     }
 }
 
+/// A path, headers, a body, and why it is refused.
+type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], Vec<u8>, Reason);
+
 /// Sends what is no call to the gRPC face.
 async fn try_grpc(bench: &mut Bench) {
     let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
     let submit = "longhaul.v1.JobService/SubmitJob";
     let deep = [0x1a, 0xff, 0xff, 0xff, 0xff, 0x0f].repeat(3);
-    let rows: [(&str, &[(&str, &str)], Vec<u8>, Reason); 13] = [
+    let rows: [Row; 13] = [
         (submit, &[], framed(0, &[0xff; 8]), Reason::InvalidRequest),
         (submit, &[], framed(0, &deep), Reason::InvalidRequest),
         (submit, &[], framed(0, &[0x0a, 0x02, 0xc3, 0x28]), Reason::InvalidRequest),
