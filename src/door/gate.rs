@@ -14,6 +14,7 @@ use tower::{Layer, Service};
 
 use super::credential::Shown;
 use super::keyring::Keyring;
+use super::line::Leash;
 use super::table::Need;
 use super::{PeerName, Refusal, Shed};
 
@@ -99,6 +100,9 @@ impl<F: Face> GateLayer<F> {
         let authority = self.keyring.judge(&shown, peer)?;
         if !scopes.iter().any(|scope| authority.allows(*scope)) {
             return Err(Refusal::ScopeRequired(scopes.to_vec()));
+        }
+        if let Some(leash) = request.extensions().get::<Leash>() {
+            leash.set_let_in();
         }
         request.extensions_mut().insert(authority);
         Ok(())

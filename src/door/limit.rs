@@ -17,11 +17,17 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tower::{Layer, Service};
 
 use super::Authority;
 use super::gate::Face;
 use super::line::Leash;
+
+/// Of how many callers at most is remembered what nothing depends on any more.
+const REMEMBERED_MAX: usize = 1024;
+/// After so long without a request a rate has recovered, as all are of a second.
+const RECOVERED: Duration = Duration::from_secs(2);
 
 /// How much may be asked for; nothing means as much as comes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,8 +56,18 @@ pub struct Limits(Arc<Kept>);
 struct Kept {
     settings: LimitSettings,
     all: Option<DefaultDirectRateLimiter>,
-    callers: Mutex<HashMap<Arc<str>, Arc<Room>>>,
+    callers: Mutex<Callers>,
     clock: DefaultClock,
+}
+
+/// Their rooms, and when they were last asked for.
+type Callers = HashMap<Arc<str>, (Arc<Room>, Instant)>;
+
+/// Forgets those of whom nothing depends on being remembered.
+fn forget(callers: &mut Callers, now: Instant) {
+    callers.retain(|_, (room, asked_at)| {
+        room.is_in_use() || now.saturating_duration_since(*asked_at) < RECOVERED
+    });
 }
 
 /// The room of one caller.
@@ -107,12 +123,19 @@ impl Limits {
             return None;
         }
         let mut callers = self.0.callers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = callers.get(authority.actor());
-        if let Some(room) = known.filter(|room| room.per_second == per_second && room.max == max) {
+        let now = Instant::now();
+        if let Some((room, asked_at)) = callers.get_mut(authority.actor())
+            && room.per_second == per_second
+            && room.max == max
+        {
+            *asked_at = now;
             return Some(Arc::clone(room));
         }
+        if callers.len() >= REMEMBERED_MAX {
+            forget(&mut callers, now);
+        }
         let room = Arc::new(Room::new(per_second, max));
-        callers.insert(authority.actor().into(), Arc::clone(&room));
+        callers.insert(authority.actor().into(), (Arc::clone(&room), now));
         Some(room)
     }
 }
@@ -123,6 +146,11 @@ impl Room {
         let places = || Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
         let rate = per_second.map(|most| RateLimiter::direct(Quota::per_second(most)));
         Self { per_second, max, rate, calls: places(), watches: places() }
+    }
+
+    /// Whether anybody has a place in it; each place holds on to where it was taken.
+    fn is_in_use(&self) -> bool {
+        [&self.calls, &self.watches].into_iter().any(|places| Arc::strong_count(places) > 1)
     }
 }
 
@@ -228,6 +256,24 @@ mod tests {
         let held: Vec<_> = (0..3).map(|_| limits.admit(&wide, false).unwrap()).collect();
         assert!(limits.admit(&wide, false).is_err());
         assert_eq!(held.len(), 3);
+    }
+
+    #[test]
+    fn callers_who_are_gone_are_forgotten_and_who_is_there_is_not() {
+        let limits = settings(0, 0, 1);
+        let held = limits.admit(&of_key("there", None, None), false).unwrap();
+        for at in 0..REMEMBERED_MAX {
+            drop(limits.admit(&of_key(&format!("gone-{at}"), None, None), false).unwrap());
+        }
+        let mut callers = limits.0.callers.lock().unwrap();
+        forget(&mut callers, Instant::now() + RECOVERED);
+        assert_eq!(callers.len(), 1);
+        drop(callers);
+        assert_eq!(
+            limits.admit(&of_key("there", None, None), false).unwrap_err(),
+            Shed::Overloaded
+        );
+        drop(held);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// With which every HTTP/2 connection begins, and how much there is of it with the first frame.
 const PREFACE: &[u8; 3] = b"PRI";
 const PREFACE_BYTES: usize = 24 + 9;
+/// The most calls of one line at once for which no key is asked; over HTTP/2, one peer could else hold all there is room for.
+const STRANGERS_MAX: usize = 32;
 
 /// How much is taken of connections, on each face.
 #[derive(Clone, Debug)]
@@ -57,6 +60,7 @@ pub(super) struct Line {
     pub end: CancellationToken,
     /// Ends it.
     pub cut: CancellationToken,
+    strangers: Arc<Semaphore>,
     state: Mutex<State>,
 }
 
@@ -66,6 +70,8 @@ struct State {
     since: Instant,
     calls: HashMap<u64, Leash>,
     number: u64,
+    /// Whether a call on it has ended that was let in.
+    has_served: bool,
     asked_to_end_at: Option<Instant>,
 }
 
@@ -92,9 +98,11 @@ impl Line {
             since: Instant::now(),
             calls: HashMap::new(),
             number: 0,
+            has_served: false,
             asked_to_end_at: None,
         };
-        Self { end, cut, state: Mutex::new(state) }
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        Self { end, cut, strangers, state: Mutex::new(state) }
     }
 
     /// Notes that what comes now is HTTP.
@@ -132,7 +140,7 @@ impl Line {
 
     /// Notes that a call begins; it is in hand until what is answered is dropped.
     pub fn begin(self: &Arc<Self>) -> InHand {
-        let leash = Leash::new();
+        let leash = Leash::new(Arc::clone(&self.strangers));
         let mut state = self.state();
         state.number += 1;
         let number = state.number;
@@ -143,10 +151,13 @@ impl Line {
         InHand { line: Arc::clone(self), number, leash }
     }
 
-    /// Whether it has ever had a call, and since when it has had none; nothing, if one is in hand.
+    /// Whether anybody was ever let in on it, and since when it is quiet; nothing, if a call is in hand that was let in.
+    ///
+    /// What anybody may ask keeps no line: a watch of health costs its peer nothing and never ends.
     fn quiet_since(&self) -> Option<(bool, Instant)> {
         let state = self.state();
-        state.calls.is_empty().then_some((state.number > 0, state.since))
+        let is_serving = state.calls.values().any(Leash::is_let_in);
+        (!is_serving).then_some((state.has_served, state.since))
     }
 
     /// Ends it, or calls on it, if it takes longer than it may.
@@ -204,6 +215,7 @@ impl Drop for InHand {
     fn drop(&mut self) {
         let mut state = self.line.state();
         state.calls.remove(&self.number);
+        state.has_served |= self.leash.is_let_in();
         if state.calls.is_empty() {
             state.since = Instant::now();
         }
@@ -220,6 +232,8 @@ pub struct Leash(Arc<Hold>);
 struct Hold {
     began: Instant,
     is_free: AtomicBool,
+    is_let_in: AtomicBool,
+    strangers: Arc<Semaphore>,
     waker: AtomicWaker,
     rest: Mutex<Rest>,
 }
@@ -238,10 +252,12 @@ impl std::fmt::Debug for Rest {
 }
 
 impl Leash {
-    fn new() -> Self {
+    fn new(strangers: Arc<Semaphore>) -> Self {
         Self(Arc::new(Hold {
             began: Instant::now(),
             is_free: AtomicBool::new(false),
+            is_let_in: AtomicBool::new(false),
+            strangers,
             waker: AtomicWaker::new(),
             rest: Mutex::default(),
         }))
@@ -250,6 +266,17 @@ impl Leash {
     /// Lets the call take for ever.
     pub fn set_free(&self) {
         self.0.is_free.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the gate has let the call in.
+    pub(super) fn set_let_in(&self) {
+        self.0.is_let_in.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes one of the few places that its line has for calls without a key; answers whether there was one.
+    pub fn take_strangers_place(&self) -> bool {
+        let place = Arc::clone(&self.0.strangers).try_acquire_owned();
+        place.map(|place| self.keep(place)).is_ok()
     }
 
     /// Ends the call, whatever its peer does.
@@ -274,6 +301,10 @@ impl Leash {
 
     fn is_free(&self) -> bool {
         self.0.is_free.load(Ordering::Relaxed)
+    }
+
+    fn is_let_in(&self) -> bool {
+        self.0.is_let_in.load(Ordering::Relaxed)
     }
 
     fn ended_at(&self) -> Option<Instant> {
@@ -316,8 +347,8 @@ pub(super) struct Entry {
 impl Lines {
     /// Takes in a line.
     ///
-    /// Where there is no room, one goes that has never called, else one that has not called for the longest;
-    /// where all are in calls, it is not taken.
+    /// Where there is no room, one goes on which nobody was ever let in, else one that has been quiet for the longest;
+    /// where all are in calls that were let in, it is not taken.
     pub fn admit(&self, most: usize, line: Line) -> Option<Entry> {
         let mut known = self.known();
         if known.lines.len() >= most {

@@ -18,6 +18,10 @@ const WAY_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(pub Instant);
 
+/// When the answer must have begun, whether by the client's deadline or the server's own, among the extensions of its request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cutoff(pub Instant);
+
 impl Deadline {
     /// How long something may wait so that there is time left to answer.
     pub fn shorten(self, wait: Duration) -> Duration {

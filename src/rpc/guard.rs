@@ -1,7 +1,7 @@
 //! What stands before every call of the service: a span, a limit of calls at once, a limit of time, a net for panics.
 //!
 //! In goes any HTTP/2 request, out comes the answer of the routes or a status of ours.
-//! Health and reflection are never shed, so that a server under load can still be looked at.
+//! A look at health is never shed, so that a server under load can still be looked at; what anybody may hold for longer is bounded.
 //! Time runs from the first byte of the head, so that a message that trickles is cut as well; a client's deadline may shorten it.
 //! Every refusal that tonic makes by itself is put into the form that the proto promises.
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode, header};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tonic::body::Body;
@@ -25,7 +25,8 @@ use tracing::{Instrument as _, Span};
 use super::RpcSettings;
 use super::convert::request::WAIT_SECONDS_MAX;
 use super::convert::status;
-use super::deadline::{Deadline, timeout_of};
+use super::deadline::{Cutoff, Deadline, timeout_of};
+use super::place::Place;
 use super::service::JobServer;
 use crate::door::Leash;
 use crate::door::table::RPCS;
@@ -33,10 +34,14 @@ use crate::telemetry;
 
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
+/// The most watches of health and talks with reflection at once, which need no key and keep nobody else out.
+const TALKS_MAX: usize = 16_384;
+
 /// The layer that puts a guard before the routes.
 #[derive(Clone, Debug)]
 pub struct GuardLayer {
     calls: Arc<Semaphore>,
+    talks: Arc<Semaphore>,
     request_timeout: Duration,
     message_bytes_max: usize,
 }
@@ -46,6 +51,7 @@ impl GuardLayer {
     pub fn new(settings: &RpcSettings) -> Self {
         Self {
             calls: Arc::new(Semaphore::new(settings.requests_max.min(Semaphore::MAX_PERMITS))),
+            talks: Arc::new(Semaphore::new(TALKS_MAX)),
             request_timeout: settings.request_timeout,
             message_bytes_max: settings.message_bytes_max,
         }
@@ -63,15 +69,18 @@ impl GuardLayer {
         }
     }
 
-    /// How long the answer to this request may take to begin, with a deadline among its extensions if the client has one.
+    /// How long the answer to this request may take to begin; when that is, and when the client's deadline is if it has one, is then among its extensions.
     fn time(&self, method: &str, request: &mut Request<Body>) -> Duration {
-        let own = self.timeout(method);
-        let Some(asked) = timeout_of(request.headers()) else { return own };
+        let (own, asked) = (self.timeout(method), timeout_of(request.headers()));
+        let (now, time) = (Instant::now(), asked.map_or(own, |asked| own.min(asked)));
         // What is too far away is as good as none.
-        if let Some(at) = Instant::now().checked_add(asked) {
+        if let Some(at) = asked.and_then(|asked| now.checked_add(asked)) {
             request.extensions_mut().insert(Deadline(at));
         }
-        own.min(asked)
+        if let Some(at) = now.checked_add(time) {
+            request.extensions_mut().insert(Cutoff(at));
+        }
+        time
     }
 }
 
@@ -94,7 +103,7 @@ impl<S> Service<Request<Body>> for Guard<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + Send + 'static,
-    S::Future: Send,
+    S::Future: Send + 'static,
 {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -111,19 +120,15 @@ where
         let (service, method) = named.unwrap_or_default();
         // Health and reflection.
         if service.starts_with("grpc.") {
-            if (service, method) == ("grpc.health.v1.Health", "Watch") {
-                leash.iter().for_each(Leash::set_free);
-            }
-            let time = self.layer.time(method, &mut request);
-            let answered = tokio::time::timeout(time, self.routes.call(request));
-            let answer = answered.map(|answered| match answered {
-                Ok(answer) => answer,
-                Err(_late) => Ok(status::timed_out().into_http()),
-            });
-            return answer.boxed();
+            return self.answer_anybody(request, leash, (service, method));
         }
         if service != JobServer::NAME {
             let refusal = status::unimplemented("there is no such service").into_http();
+            return futures::future::ready(Ok(refusal)).boxed();
+        }
+        if !is_grpc(request.headers()) {
+            let mut refusal = Response::new(Body::empty());
+            *refusal.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return futures::future::ready(Ok(refusal)).boxed();
         }
         // Anybody can make up names, and no store of traces is made for endlessly many.
@@ -143,6 +148,8 @@ where
         let Ok(permit) = self.layer.calls.clone().try_acquire_owned() else {
             return futures::future::ready(Ok(refuse(&span, &status::overloaded()))).boxed();
         };
+        let place = Place::new(permit);
+        request.extensions_mut().insert(place.clone());
         let (time, bytes_max) =
             (self.layer.time(method, &mut request), self.layer.message_bytes_max);
         let mut routes = self.routes.clone();
@@ -153,8 +160,8 @@ where
                 // Watches are counted apart, by the service, and may take for ever.
                 Some(leash) if method == "WatchJob" => leash.set_free(),
                 // An answer that is not taken still takes room.
-                Some(leash) => leash.keep(permit),
-                None => drop(permit),
+                Some(leash) => leash.keep(place),
+                None => drop(place),
             }
             let span = Span::current();
             Ok(match answered {
@@ -168,6 +175,48 @@ where
         };
         answer.instrument(span).boxed()
     }
+}
+
+impl<S> Guard<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    /// Answers what needs no key: health and reflection.
+    fn answer_anybody(
+        &mut self,
+        mut request: Request<Body>,
+        leash: Option<Leash>,
+        named: (&str, &str),
+    ) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
+        let place = Arc::clone(&self.layer.talks).try_acquire_owned();
+        // Who only looks is gone at once, and finds room whoever else is there.
+        let has_room = place.is_ok() || named == ("grpc.health.v1.Health", "Check");
+        if !has_room || !leash.as_ref().is_none_or(Leash::take_strangers_place) {
+            return futures::future::ready(Ok(status::overloaded().into_http())).boxed();
+        }
+        if let Some(leash) = leash {
+            if named == ("grpc.health.v1.Health", "Watch") {
+                leash.set_free();
+            }
+            leash.keep(place);
+        }
+        let time = self.layer.time(named.1, &mut request);
+        let answered = tokio::time::timeout(time, self.routes.call(request));
+        let answer = answered.map(|answered| match answered {
+            Ok(answer) => answer,
+            Err(_late) => Ok(status::timed_out().into_http()),
+        });
+        answer.boxed()
+    }
+}
+
+/// Whether a request says of itself that it is gRPC.
+///
+/// A page of another origin may send forms and text without asking first, and with it the certificate of whoever looks at it.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
 fn refuse(span: &Span, status: &Status) -> Response<Body> {
@@ -240,110 +289,4 @@ fn record(span: &Span, code: Code) {
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::Router;
-    use axum::routing::post;
-    use http::StatusCode;
-    use tonic::service::Routes;
-    use tonic_types::StatusExt as _;
-    use tower::ServiceExt as _;
-
-    use super::*;
-    use crate::domain::reason::Reason;
-
-    const SUBMIT: &str = "/longhaul.v1.JobService/SubmitJob";
-
-    async fn call(routes: Router, settings: &RpcSettings, path: &str) -> Response<Body> {
-        let guard = GuardLayer::new(settings).layer(Routes::from(routes));
-        let request = Request::post(path).body(Body::empty()).unwrap();
-        guard.oneshot(request).await.unwrap()
-    }
-
-    async fn refused(routes: Router, settings: &RpcSettings) -> (Code, String) {
-        let response = call(routes, settings, SUBMIT).await;
-        let status = Status::from_header_map(response.headers()).unwrap();
-        (status.code(), status.get_error_details().error_info().unwrap().reason.clone())
-    }
-
-    fn answering(status: Status) -> Router {
-        Router::new().route(SUBMIT, post(async move || status.into_http::<axum::body::Body>()))
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_a_fault_of_the_server() {
-        async fn panicking() -> StatusCode {
-            panic!("as the test wants it")
-        }
-        let routes = Router::new().route(SUBMIT, post(panicking));
-        let expected = (Code::Internal, "INTERNAL".to_owned());
-        assert_eq!(refused(routes, &RpcSettings::default()).await, expected);
-    }
-
-    #[tokio::test]
-    async fn a_call_that_takes_too_long_is_ended() {
-        let routes = Router::new().route(SUBMIT, post(std::future::pending::<StatusCode>));
-        let request_timeout = Duration::from_millis(1);
-        let settings = RpcSettings { request_timeout, ..RpcSettings::default() };
-        assert_eq!(refused(routes, &settings).await.0, Code::DeadlineExceeded);
-    }
-
-    #[tokio::test]
-    async fn calls_beyond_the_limit_are_shed_and_health_is_not() {
-        let settings = RpcSettings { requests_max: 0, ..RpcSettings::default() };
-        let expected = (Code::ResourceExhausted, "OVERLOADED".to_owned());
-        assert_eq!(refused(Router::new(), &settings).await, expected);
-        let health = "/grpc.health.v1.Health/Check";
-        let routes = Router::new().route(health, post(async || StatusCode::OK));
-        assert!(!call(routes, &settings, health).await.headers().contains_key("grpc-status"));
-    }
-
-    #[tokio::test]
-    async fn what_is_not_there_is_told_as_such_and_named_nowhere() {
-        let expected = (Code::Unimplemented, "UNIMPLEMENTED".to_owned());
-        let compressed = answering(Status::unimplemented("no such compression"));
-        assert_eq!(refused(compressed, &RpcSettings::default()).await, expected);
-        for path in ["/longhaul.v1.JobService/Explode", "/longhaul.v2.JobService/SubmitJob", "/x"] {
-            let routes = Router::new()
-                .fallback(async || Status::unimplemented("").into_http::<axum::body::Body>());
-            let response = call(routes, &RpcSettings::default(), path).await;
-            let status = Status::from_header_map(response.headers()).unwrap();
-            assert_eq!(status.code(), Code::Unimplemented, "{path}");
-            let details = status.get_error_details();
-            assert_eq!(details.error_info().unwrap().reason, "UNIMPLEMENTED", "{path}");
-        }
-    }
-
-    #[test]
-    fn every_method_of_the_service_is_known() {
-        let proto = include_str!("../../proto/longhaul/v1/job_service.proto");
-        let named = proto.lines().filter_map(|line| line.trim().strip_prefix("rpc "));
-        let named = named.filter_map(|line| line.split_once('(')).map(|(name, _)| name);
-        let (mut named, mut known) =
-            (named.collect::<Vec<_>>(), RPCS.map(|(name, _)| name).to_vec());
-        named.sort_unstable();
-        known.sort_unstable();
-        assert_eq!(named, known);
-    }
-
-    #[tokio::test]
-    async fn what_tonic_cannot_read_is_an_invalid_request() {
-        let invalid = (Code::InvalidArgument, "INVALID_REQUEST".to_owned());
-        for status in [Status::out_of_range("too long"), Status::internal("not a message")] {
-            assert_eq!(refused(answering(status), &RpcSettings::default()).await, invalid);
-        }
-        for code in 1..=16 {
-            let status = Status::new(Code::from_i32(code), "of tonic's own");
-            let response = call(answering(status), &RpcSettings::default(), SUBMIT).await;
-            let status = Status::from_header_map(response.headers()).unwrap();
-            let reason = status.get_error_details().error_info().unwrap().reason.clone();
-            let reason = Reason::ALL.iter().find(|known| known.word() == reason);
-            assert_eq!(
-                reason.map(|reason| status::code_of(*reason)),
-                Some(status.code()),
-                "{code}"
-            );
-        }
-        let ours = refused(answering(status::internal()), &RpcSettings::default()).await;
-        assert_eq!(ours, (Code::Internal, "INTERNAL".to_owned()));
-    }
-}
+mod tests;

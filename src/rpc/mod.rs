@@ -24,6 +24,8 @@ mod gate;
 
 mod deadline;
 
+mod place;
+
 mod patience;
 
 mod origin;
@@ -87,6 +89,9 @@ impl Default for RpcSettings {
     }
 }
 
+/// The largest message that is taken of anybody: the name of a service, or of what one would know of it.
+const STRANGERS_BYTES_MAX: usize = 4 << 10;
+
 /// Everything that is served, and what looks after it.
 pub struct Served {
     routes: Routes,
@@ -107,10 +112,12 @@ pub fn routes(engine: Engine, settings: &RpcSettings, stop: CancellationToken) -
         if opened.initialized() { Ok(request) } else { Err(status::waiting()) }
     });
     let readable = "the descriptors were compiled into this program";
+    let v1 = reflection().build_v1().expect(readable);
+    let v1alpha = reflection().build_v1alpha().expect(readable);
     let routes = Routes::new(jobs)
-        .add_service(HealthServer::new(health))
-        .add_service(reflection().build_v1().expect(readable))
-        .add_service(reflection().build_v1alpha().expect(readable))
+        .add_service(HealthServer::new(health).max_decoding_message_size(STRANGERS_BYTES_MAX))
+        .add_service(v1.max_decoding_message_size(STRANGERS_BYTES_MAX))
+        .add_service(v1alpha.max_decoding_message_size(STRANGERS_BYTES_MAX))
         .prepare();
     Served { routes, patience }
 }

@@ -1,7 +1,8 @@
 //! Origins: from which pages browsers may call over gRPC-Web.
 //!
 //! In go the origins of the configuration, out comes the layer that tells browsers so.
-//! It is the browser that keeps others from calling and from reading; programs need no origin and are let in by the gate.
+//! It is the browser that keeps others from reading, and from calling with a type that is gRPC's; the guard refuses all other types.
+//! Programs need no origin and are let in by the gate.
 
 use std::time::Duration;
 

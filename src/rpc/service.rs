@@ -13,8 +13,9 @@ use tonic::{Request, Response, Status};
 use tracing::Span;
 
 use super::convert::{self, REPLY_BYTES_MAX, request, status};
-use super::deadline::{Deadline, timeout_of};
+use super::deadline::{Cutoff, Deadline};
 use super::patience::{Patience, Taken};
+use super::place::Place;
 use super::proto::{self, job_service_server};
 use super::{RpcSettings, watch};
 use crate::domain::approval::Door;
@@ -38,6 +39,7 @@ pub struct JobService {
     engine: Engine,
     request_timeout: Duration,
     watches: Arc<Semaphore>,
+    seats: Arc<Semaphore>,
     patience: Patience,
     stop: CancellationToken,
 }
@@ -50,11 +52,12 @@ impl JobService {
         patience: Patience,
         stop: CancellationToken,
     ) -> Self {
-        let watches = settings.requests_max.min(Semaphore::MAX_PERMITS);
+        let most = settings.requests_max.min(Semaphore::MAX_PERMITS);
         Self {
             engine,
             request_timeout: settings.request_timeout,
-            watches: Arc::new(Semaphore::new(watches)),
+            watches: Arc::new(Semaphore::new(most)),
+            seats: Arc::new(Semaphore::new(most)),
             patience,
             stop,
         }
@@ -105,11 +108,17 @@ impl job_service_server::JobService for JobService {
             needed.map_err(|refusal| status::not_let_in(&refusal))?;
         }
         let deadline = request.extensions().get::<Deadline>().copied();
+        let place = request.extensions().get::<Place>().cloned();
         let request = request.into_inner();
         let request::Look { key, step, wait_seconds } =
             request::look(&request).map_err(status::invalid)?;
         let wait = Duration::from_secs(wait_seconds);
         let wait = deadline.map_or(wait, |deadline| deadline.shorten(wait));
+        // Who waits keeps out nobody who does not.
+        if let Some(place) = place.filter(|_| !wait.is_zero()) {
+            let seat = Arc::clone(&self.seats).try_acquire_owned();
+            place.change(seat.map_err(|_full| status::overloaded())?);
+        }
         let look = self.engine.job(&key, step, wait);
         let view = tokio::select! {
             view = tokio::time::timeout(wait + self.request_timeout, look) => view,
@@ -215,10 +224,9 @@ impl job_service_server::JobService for JobService {
     ) -> Result<Response<proto::ControlJobsResponse>, Status> {
         let caller = authority(&request)?.caller(Door::Grpc);
         // Half of the time there is: what is under way then has to come to its end as well.
-        let patience = timeout_of(request.metadata().as_ref())
-            .unwrap_or(Duration::MAX)
-            .min(self.request_timeout);
-        let until = Instant::now() + patience / 2;
+        let (now, cutoff) = (Instant::now(), request.extensions().get::<Cutoff>());
+        let left = cutoff.map(|cutoff| cutoff.0.saturating_duration_since(now));
+        let until = now + left.unwrap_or(self.request_timeout) / 2;
         let bulk = convert::bulk::bulk(request.into_inner()).map_err(status::invalid)?;
         let bulked = self.engine.control_jobs(&bulk, &caller, until).await;
         let bulked = bulked.map_err(status::failed_bulk)?;

@@ -14,7 +14,7 @@ mod source;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -24,6 +24,7 @@ use chrono_tz::Tz;
 use serde::Deserialize;
 
 use self::page::Reader;
+use super::body;
 use super::fault::Fault;
 use super::language;
 use super::probe;
@@ -81,21 +82,20 @@ pub(super) async fn mangled() -> Fault {
     unknown()
 }
 
-/// Takes the decision of the link's approver.
+/// Takes the decision of the link's approver; what is sent to an address that opens nothing is not read.
 pub(super) async fn decide(
     State(engine): State<Engine>,
     Extension(people): Extension<People>,
     path: TokenPath,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, Fault> {
-    let probe = probe::find(&path);
-    let body = body.map_err(|rejection| Fault::unread(&rejection));
-    if let Some(probe) = probe {
-        return probe::take(&engine, &probe, &body?).await;
+    if let Some(probe) = probe::find(&path) {
+        return probe::take(&engine, &probe, request).await;
     }
-    let (token, body) = (token(path)?, body?);
+    let token = token(path)?;
     let link = open(&engine, &token).await?;
+    let body = body::receive_raw(request).await?;
     let vote = read_vote(&body, &token, &link)?;
     match engine.decide(&link.key, vote).await {
         // The same decision again is as good as the first.

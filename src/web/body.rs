@@ -11,6 +11,7 @@ mod unpack;
 use std::time::Duration;
 
 use axum::body::{Body, BodyDataStream};
+use axum::extract::{FromRequest as _, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
@@ -27,6 +28,24 @@ const COMPLAINT_CHARS_MAX: usize = 300;
 /// a client that is hung up on while it sends would not read why.
 const THROWN_AWAY_BYTES_MAX: usize = 64 << 20;
 const THROWN_AWAY_FOR: Duration = Duration::from_secs(10);
+
+/// How long the body may take of somebody who has shown nothing that is known to be good.
+const STRANGER_FOR: Duration = Duration::from_secs(5);
+
+/// Takes the body of somebody known, which may be as long as its route says.
+pub(super) async fn receive_raw(request: Request) -> Result<Bytes, Fault> {
+    Bytes::from_request(request, &()).await.map_err(|rejection| Fault::unread(&rejection))
+}
+
+/// Takes the body of a stranger, who has less time for it.
+pub(super) async fn receive_soon(request: Request) -> Result<Bytes, Fault> {
+    receive_within(STRANGER_FOR, request).await
+}
+
+async fn receive_within(time: Duration, request: Request) -> Result<Bytes, Fault> {
+    let received = tokio::time::timeout(time, receive_raw(request)).await;
+    received.unwrap_or_else(|_late| Err(Fault::unavailable()))
+}
 
 /// Takes a body as it comes.
 pub(super) async fn receive(
@@ -287,5 +306,15 @@ mod tests {
     async fn a_complaint_does_not_repeat_a_whole_prompt() {
         let body = format!(r#"{{"steps":"{}"}}"#, "长".repeat(1 << 20));
         assert!(submission("", &body).await.unwrap_err().len() < 4000);
+    }
+
+    #[tokio::test]
+    async fn a_stranger_has_little_time_for_a_body() {
+        let never = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+        let never = Request::new(Body::from_stream(never));
+        let refused = receive_within(Duration::from_millis(1), never).await.unwrap_err();
+        assert!(format!("{refused:?}").contains("code: 503"), "{refused:?}");
+        let whole = receive_soon(Request::new(Body::from("whole"))).await.unwrap();
+        assert_eq!(whole, "whole");
     }
 }

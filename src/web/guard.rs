@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
@@ -17,13 +18,16 @@ use tracing::{Instrument as _, field::Empty, info_span};
 use super::WebSettings;
 use super::asked::WAIT_SECONDS_MAX;
 use super::fault::Fault;
-use crate::door::Leash;
+use crate::door::{Authority, Leash};
 use crate::telemetry;
 
 /// How much is done at once, and for how long.
 #[derive(Clone)]
 pub(super) struct Limits {
+    /// Of those who only look.
     room: Arc<Semaphore>,
+    /// Of those who send something, which may take long to come.
+    posts: Arc<Semaphore>,
     time: Duration,
     opened: Arc<SetOnce<()>>,
 }
@@ -31,8 +35,9 @@ pub(super) struct Limits {
 impl Limits {
     /// Room of its own, as large as the settings say, from when the store is open.
     pub(super) fn new(settings: &WebSettings, opened: Arc<SetOnce<()>>) -> Self {
-        let room = settings.requests_max.clamp(1, Semaphore::MAX_PERMITS);
-        Self { room: Arc::new(Semaphore::new(room)), time: settings.request_timeout, opened }
+        let most = settings.requests_max.clamp(1, Semaphore::MAX_PERMITS);
+        let [room, posts] = [most, most].map(|most| Arc::new(Semaphore::new(most)));
+        Self { room, posts, time: settings.request_timeout, opened }
     }
 }
 
@@ -59,16 +64,31 @@ impl Room {
     }
 }
 
+/// The methods that are named in a span.
+const METHODS: [Method; 9] = [
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::OPTIONS,
+    Method::TRACE,
+    Method::CONNECT,
+];
+
 /// Puts a request into a span, a child of the caller's if it names one.
 pub(super) async fn trace(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("unknown", MatchedPath::as_str).to_owned();
-    let method = request.method();
+    // Anybody can make up methods, and no store of traces is made for endlessly long ones.
+    let known = METHODS.iter().find(|known| *known == request.method()).map(Method::as_str);
+    let (method, name) = known.map_or(("_OTHER", "HTTP"), |known| (known, known));
     let span = info_span!(
         "http",
-        otel.name = format!("{method} {route}"),
+        otel.name = format!("{name} {route}"),
         otel.kind = "server",
-        http.request.method = %method,
+        http.request.method = method,
         http.route = route,
         http.response.status_code = Empty,
     );
@@ -87,13 +107,20 @@ pub(super) async fn limit(
     if !limits.opened.initialized() {
         return Fault::unavailable().into_response();
     }
-    let Ok(permit) = Arc::clone(&limits.room).try_acquire_owned() else {
+    let leash = request.extensions().get::<Leash>().cloned();
+    if request.extensions().get::<Authority>().is_none()
+        && !leash.as_ref().is_none_or(Leash::take_strangers_place)
+    {
+        return Fault::overloaded().into_response();
+    }
+    let room = if request.method() == Method::POST { &limits.posts } else { &limits.room };
+    let Ok(permit) = Arc::clone(room).try_acquire_owned() else {
         return Fault::overloaded().into_response();
     };
     let room = Room(Arc::new(Mutex::new(Some(permit))));
     request.extensions_mut().insert(room.clone());
     // An answer that is not taken still takes room.
-    if let Some(leash) = request.extensions().get::<Leash>() {
+    if let Some(leash) = leash {
         leash.keep(room.clone());
     }
     let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
@@ -126,11 +153,12 @@ mod tests {
 
     fn router(time: Duration) -> Router {
         let opened = Arc::new(SetOnce::new_with(Some(())));
-        let limits = Limits { room: Arc::new(Semaphore::new(1)), time, opened };
+        let [room, posts] = [1, 1].map(|most| Arc::new(Semaphore::new(most)));
+        let limits = Limits { room, posts, time, opened };
         Router::new()
             .route("/panics", get(panics))
             .route("/leaves", get(leaves))
-            .route("/waits", get(std::future::pending::<()>))
+            .route("/waits", get(std::future::pending::<()>).post(std::future::pending::<()>))
             .layer(from_fn_with_state(limits, limit))
     }
 
@@ -173,6 +201,9 @@ mod tests {
         let mut waits = Box::pin(answer(router.clone(), "/waits"));
         assert!(futures::poll!(&mut waits).is_pending());
         let shed = answer(router.clone(), "/panics").await;
+        let post = Request::post("/waits").body(Body::empty()).unwrap();
+        let mut sends = Box::pin(router.clone().oneshot(post));
+        assert!(futures::poll!(&mut sends).is_pending(), "who sends has other room");
         assert_eq!(shed.status(), 429);
         assert!(shed.headers().contains_key("retry-after"));
         drop(waits);

@@ -36,6 +36,8 @@ mod approval;
 
 mod probe;
 
+mod health;
+
 mod language;
 
 #[cfg(any(test, fuzzing))]
@@ -44,7 +46,7 @@ pub mod fuzz;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
@@ -61,6 +63,7 @@ use self::fault::Fault;
 pub use self::fault::code_of;
 use self::gate::HttpFace;
 use self::guard::Limits;
+use self::health::Pulse;
 use self::openapi::Document;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
@@ -217,8 +220,8 @@ fn routes(
         .layer(from_fn_with_state(limits(), guard::limit));
     // A busy server is healthy: nothing that sheds load stands before this one.
     let health = Router::new()
-        .route("/healthz", get(healthz))
-        .layer(from_fn_with_state(limits(), guard::limit));
+        .route("/healthz", get(health::show))
+        .layer(Extension(Pulse::default()));
     let about = Router::new()
         .route("/openapi.json", get(openapi::show))
         .layer(from_fn_with_state(limits(), guard::limit));
@@ -231,19 +234,6 @@ fn routes(
         .merge(
             pages.method_not_allowed_fallback(fault::wrong_method).layer(from_fn(approval::dress)),
         )
-}
-
-async fn healthz(State(engine): State<Engine>) -> Result<&'static str, Fault> {
-    match engine.store().ping().await {
-        Ok(()) => Ok("ok"),
-        Err(error) => {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the database does not answer"
-            );
-            Err(Fault::unavailable())
-        }
-    }
 }
 
 impl From<EngineError> for Fault {

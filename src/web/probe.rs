@@ -4,12 +4,13 @@
 //! A look shows the proof and changes nothing; the form burns the link. No job is touched by either.
 
 use askama::Template;
-use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
+use super::body;
 use super::fault::Fault;
 use crate::domain::probe::{ProbeToken, shown};
 use crate::domain::reason::Reason;
@@ -47,9 +48,11 @@ pub(super) async fn show(engine: &Engine, token: &ProbeToken) -> Result<Response
 pub(super) async fn take(
     engine: &Engine,
     token: &ProbeToken,
-    body: &[u8],
+    request: Request,
 ) -> Result<Response, Fault> {
-    let form: Form = serde_urlencoded::from_bytes(body)
+    engine.store().find_probe(token).await?.ok_or_else(unknown)?;
+    let body = body::receive_raw(request).await?;
+    let form: Form = serde_urlencoded::from_bytes(&body)
         .map_err(|_unread| Fault::malformed("the form could not be read"))?;
     if !engine.store().burn_probe(token, &form.proof).await? {
         return Err(unknown());

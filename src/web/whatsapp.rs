@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Extension;
-use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{FromRequestParts, Query, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use secrecy::SecretString;
 
+use super::body;
 use super::fault::Fault;
 use crate::domain::reason::Reason;
 use crate::engine::Engine;
@@ -147,9 +147,9 @@ pub(super) async fn receive(
     Extension(webhook): Extension<Arc<Webhook>>,
     headers: HeaderMap,
     _looks_signed: LooksSigned,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<&'static str, Fault> {
-    let body = body.map_err(|rejection| Fault::unread(&rejection))?;
+    let body = body::receive_soon(request).await?;
     webhook.check_signature(&headers, &body)?;
     let told = Told::read(&body);
     if told.broken > 0 {

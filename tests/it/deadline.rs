@@ -9,6 +9,7 @@ use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
 
 use crate::harness::{PATIENCE, Raw, Rig, Told, framed, job, wait};
 
@@ -110,6 +111,9 @@ async fn the_sidecar_ends_heads_and_bodies_that_trickle_and_heads_that_never_end
     let body = format!("{head}content-type: application/json\r\ncontent-length: 9\r\n\r\n{{");
     let late = say(&rig, &body).await;
     assert!(late.starts_with("HTTP/1.1 503"), "half a body: {late}");
+    let stranger = "POST /approvals/AAAAAAAAAAAAAAAAAAAAAA HTTP/1.1\r\nhost: longhaul\r\n";
+    let unread = say(&rig, &format!("{stranger}content-length: 9\r\n\r\na")).await;
+    assert!(unread.starts_with("HTTP/1.1 404"), "what opens nothing is not read: {unread}");
     let long = format!("{head}x-long: {}\r\n\r\n", "x".repeat(20_000));
     let refused = say(&rig, &long).await;
     assert!(refused.starts_with("HTTP/1.1 431"), "a head that is too long: {refused}");
@@ -149,4 +153,48 @@ async fn the_grpc_face_hangs_up_on_who_never_begins_or_has_nothing_to_say() {
     assert!(body.data().await.unwrap().is_ok());
     assert!(rig.control("long", crate::harness::cancel()).await);
     while held.message().await.unwrap().is_some() {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_of_health_keep_out_nobody_and_are_few_on_one_connection() {
+    let rig = Rig::start_with(&[("LONGHAUL_CONNECTIONS_MAX", "3")]).await;
+    rig.submit(job("long", [wait(3600)])).await;
+    // Who is served stays.
+    let mut served = rig.try_watch("long", None).await.unwrap();
+    assert!(served.message().await.unwrap().is_some());
+    let health = "/grpc.health.v1.Health/Watch";
+    let look = framed(&HealthCheckRequest::default());
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let raw = Raw::connect(&rig.grpc_addr, WINDOW).await;
+        let (answer, mut message) = raw.begin(health, &[]).await;
+        message.send_data(look.clone(), true).unwrap();
+        let (_, mut body) = Raw::answered(answer).await;
+        assert!(body.data().await.unwrap().is_ok());
+        held.push((raw, body));
+    }
+    let raw = Raw::connect(&rig.grpc_addr, WINDOW).await;
+    let request = GetJobRequest { job_id: "long".to_owned(), ..GetJobRequest::default() };
+    let (_, mut body) = raw.call("GetJob", &[], &request).await;
+    assert!(body.data().await.unwrap().is_ok());
+    let (_, cut) = &mut held[0];
+    let cut = tokio::time::timeout(PATIENCE, cut.data()).await.expect("it is cut");
+    assert!(cut.is_none_or(|cut| cut.is_err()));
+
+    let mut watches = Vec::new();
+    let refused = loop {
+        let (answer, mut message) = raw.begin(health, &[]).await;
+        message.send_data(look.clone(), true).unwrap();
+        let (headers, body) = Raw::answered(answer).await;
+        if headers.contains_key("grpc-status") {
+            break Told::from(&Raw::read_to_end(&headers, body).await);
+        }
+        watches.push(body);
+        assert!(watches.len() <= 32, "more than one connection may have");
+    };
+    assert_eq!((refused.reason.as_str(), watches.len()), ("OVERLOADED", 32));
+    let (_, mut body) = raw.call("GetJob", &[], &request).await;
+    assert!(body.data().await.unwrap().is_ok(), "calls that are let in are not among them");
+    assert!(rig.control("long", crate::harness::cancel()).await);
+    while served.message().await.unwrap().is_some() {}
 }

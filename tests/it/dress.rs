@@ -129,7 +129,7 @@ async fn a_server_without_room_or_database_answers_in_the_same_dress() {
     let gate = Gate::open(&rig.db.url).await;
     let rig = rig.start_at(&gate.url).await;
     let links = ask(&rig, asking("crowded")).await;
-    // A form that never comes to its end takes the only place.
+    // A form that never comes to its end takes the only place of those who send one.
     let address = rig.http_url.strip_prefix("http://").unwrap();
     let mut stuck = TcpStream::connect(address).await.unwrap();
     let path = links.approve.strip_prefix(&rig.http_url).unwrap();
@@ -140,11 +140,13 @@ async fn a_server_without_room_or_database_answers_in_the_same_dress() {
         let mut pace = tokio::time::interval(Duration::from_millis(10));
         while !seen.contains(&429) {
             pace.tick().await;
-            let answer = rig.http.get(&links.approve).send().await.unwrap();
+            let answer = rig.http.post(&links.approve).body("").send().await.unwrap();
             seen.insert(wears_everything("full", &answer));
         }
     };
     tokio::time::timeout(PATIENCE, look).await.expect("the place is taken");
+    let looked = rig.http.get(&links.approve).send().await.unwrap();
+    assert_eq!(wears_everything("beside it", &looked), 200, "who looks has room of their own");
     drop(stuck);
     drop(gate);
     let mut seen = BTreeSet::new();

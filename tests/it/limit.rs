@@ -10,7 +10,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt as _;
 
-use crate::harness::{Client, Rig, Told, job, run, wait};
+use crate::harness::{Client, PATIENCE, Rig, Told, job, run, wait};
 
 /// A key with limits of its own, kept as an operator would have it; answers what its holder shows.
 pub async fn make_key(
@@ -159,4 +159,33 @@ async fn a_key_has_so_many_calls_in_hand_and_as_many_watches_beside_them() {
         tokio::task::yield_now().await;
     }
     node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_job_keeps_out_nobody_who_does_not() {
+    let rig = Rig::start_with(&[("LONGHAUL_REQUESTS_MAX", "1")]).await;
+    rig.sandbox.hold("Write").await;
+    rig.submit(job("one", [run("Write a line.")])).await;
+    rig.sandbox.wait_for("Write", "held", 1).await;
+    let asked = |wait_seconds| {
+        let (mut grpc, job_id) = (rig.grpc.clone(), "one".to_owned());
+        let request = GetJobRequest { job_id, wait_seconds, ..GetJobRequest::default() };
+        async move { grpc.get_job(request).await }
+    };
+    let (mut one, mut other) = (tokio::spawn(asked(60)), tokio::spawn(asked(60)));
+    let (refused, held) = tokio::select! {
+        refused = &mut one => (refused, other),
+        refused = &mut other => (refused, one),
+    };
+    assert_eq!(Told::by(refused.unwrap()).reason, "OVERLOADED", "there is a seat for one");
+    let look = async {
+        while asked(0).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.expect("the place is given back");
+    assert!(!held.is_finished());
+    rig.sandbox.mend().await;
+    let done = held.await.unwrap().unwrap().into_inner().job.unwrap();
+    assert_eq!(done.status(), JobStatus::Completed);
 }

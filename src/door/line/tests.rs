@@ -105,16 +105,51 @@ fn where_there_is_no_room_the_quietest_goes_and_who_is_served_stays() {
     let cut = |entries: &[Entry]| -> Vec<bool> {
         entries.iter().map(|entry| entry.line.cut.is_cancelled()).collect()
     };
-    let busy = entries[0].line.begin();
-    drop(entries[1].line.begin());
+    let served = |entry: &Entry| {
+        let call = entry.line.begin();
+        call.leash.set_let_in();
+        call
+    };
+    let busy = served(&entries[0]);
+    drop(served(&entries[1]));
     entries.push(lines.admit(3, new()).unwrap());
     assert_eq!(cut(&entries), [false, false, true, false], "the one that never called");
-    let busy_too = entries[3].line.begin();
+    let busy_too = served(&entries[3]);
     entries.push(lines.admit(3, new()).unwrap());
     assert_eq!(cut(&entries), [false, true, true, false, false], "the one that has called");
-    let busy_three = entries[4].line.begin();
+    let busy_three = served(&entries[4]);
     assert!(lines.admit(3, new()).is_none(), "all others are served");
     drop((busy, busy_too, busy_three));
     entries.clear();
     assert!(lines.known().lines.is_empty());
+}
+
+#[test]
+fn calls_that_nobody_was_let_in_for_keep_no_line() {
+    let lines = Lines::default();
+    let new = || Line::new(CancellationToken::new(), CancellationToken::new());
+    let admit = || lines.admit(3, new()).unwrap();
+    let watching: Vec<(Entry, InHand)> = (0..3)
+        .map(|_| {
+            let entry = admit();
+            let watch = entry.line.begin();
+            watch.leash.set_free();
+            (entry, watch)
+        })
+        .collect();
+    let newcomers = [admit(), admit(), admit()];
+    assert!(watching.iter().all(|(entry, _)| entry.line.cut.is_cancelled()));
+    assert!(newcomers.iter().all(|entry| !entry.line.cut.is_cancelled()));
+}
+
+#[test]
+fn a_line_has_few_places_for_calls_without_a_key() {
+    let line = line();
+    let mut calls: Vec<InHand> = (0..STRANGERS_MAX).map(|_| line.begin()).collect();
+    assert!(calls.iter().all(|call| call.leash.take_strangers_place()));
+    let more = line.begin();
+    assert!(!more.leash.take_strangers_place());
+    calls.pop();
+    assert!(more.leash.take_strangers_place(), "a place was given back");
+    assert!(self::line().begin().leash.take_strangers_place(), "another line has its own");
 }
