@@ -22,7 +22,7 @@ use crate::domain::id::JobKey;
 use crate::domain::key::Scope;
 use crate::domain::submission::Submission;
 use crate::door::table::scope_of;
-use crate::door::{Authority, Leash, Refusal};
+use crate::door::{Authority, Leash, Refusal, Stay};
 use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
@@ -169,8 +169,11 @@ impl job_service_server::JobService for JobService {
         let extensions = request.extensions();
         let leash = extensions.get::<Leash>().cloned();
         let deadline = extensions.get::<Deadline>().copied();
-        let watch =
-            watch::open(self.engine.clone(), asked, is_whole, stop, deadline, permit).await?;
+        // Without it the gate was gone round, and nobody is let in.
+        let stay = extensions.get::<Stay>().cloned();
+        let stay = stay.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))?;
+        let bounds = watch::Bounds { stay: Box::new(stay), stop, deadline, permit };
+        let watch = watch::open(self.engine.clone(), asked, is_whole, bounds).await?;
         Ok(Response::new(self.patience.with(watch, leash)))
     }
 

@@ -1,5 +1,7 @@
 //! Keys: made and revoked by an operator's command, in force on every server within seconds, shown in every usual way.
 
+mod watch;
+
 use std::collections::BTreeMap;
 use std::process::Output;
 use std::time::{Duration, Instant};
