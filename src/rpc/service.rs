@@ -88,7 +88,7 @@ impl job_service_server::JobService for JobService {
             .map_err(|error| refused_submit(error, &submission))?;
         let Submitted { job, created, warnings } = submitted;
         let job = if validate_only {
-            convert::job::as_if_stored(&job)
+            as_allowed(&authority, convert::job::as_if_stored(&job))
         } else {
             as_seen_by(&authority, &job, REPLY_BYTES_MAX)
         };
@@ -275,13 +275,18 @@ fn authority<T>(request: &Request<T>) -> Result<&Authority, Status> {
     authority.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))
 }
 
-/// A job, with people's numbers whole where the caller may see them.
+/// A job as far as the caller may read it, with people's numbers whole where they may be seen.
 fn as_seen_by(authority: &Authority, view: &JobView, bytes_max: usize) -> proto::Job {
     let mut job = convert::job::job(view, bytes_max);
     if authority.sees_numbers() {
         convert::job::reveal(&mut job.notices, &view.notices);
     }
-    job
+    as_allowed(authority, job)
+}
+
+/// A job as far as the caller may read it.
+fn as_allowed(authority: &Authority, job: proto::Job) -> proto::Job {
+    if authority.allows(Scope::Read) { job } else { convert::job::outline(job) }
 }
 
 /// A conflict names the field as the request does.

@@ -30,6 +30,8 @@ mod json;
 
 mod openapi;
 
+mod outline;
+
 mod whatsapp;
 
 mod approval;
