@@ -23,6 +23,9 @@ use super::Authority;
 use super::gate::Face;
 use super::line::Leash;
 
+/// The most requests at once on a face, where nothing is said.
+pub const REQUESTS_MAX: usize = 1024;
+
 /// How much may be asked for; nothing means as much as comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LimitSettings {

@@ -35,7 +35,7 @@ use crate::engine::{Caller, OPEN_ACTOR};
 pub use credential::Shown;
 pub use gate::{Face, Gate, GateLayer};
 pub use keyring::Keyring;
-pub use limit::{LimitLayer, LimitSettings, Limited, Limits, Shed};
+pub use limit::{LimitLayer, LimitSettings, Limited, Limits, REQUESTS_MAX, Shed};
 pub use line::{Leash, LineSettings};
 pub use serve::{Answer, Wire, serve};
 pub use stay::Stay;

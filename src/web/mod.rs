@@ -64,6 +64,7 @@ pub use self::fault::code_of;
 use self::gate::HttpFace;
 use self::guard::Limits;
 use self::openapi::Document;
+pub use self::origin::is_loopback_url;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
@@ -110,7 +111,7 @@ impl Default for WebSettings {
             is_on_loopback: true,
             request_timeout: Duration::from_secs(30),
             body_bytes_max: 4 << 20,
-            requests_max: 512,
+            requests_max: door::REQUESTS_MAX,
             whatsapp: None,
             time_zone: Tz::UTC,
             book: Arc::default(),
