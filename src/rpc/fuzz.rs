@@ -7,7 +7,7 @@ use prost::Message;
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-use super::convert::{self, list, notice, request, status, submission, usage};
+use super::convert::{self, bulk, list, notice, request, status, submission, usage};
 use super::proto;
 use crate::domain::book::Book;
 use crate::domain::fuzz::{check_violations, frozen};
@@ -18,7 +18,7 @@ use crate::store::usage::{Grouping, Place};
 /// A message is decoded, converted and checked; a good submission is shown as one that freezes to itself.
 pub fn message(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
-    match choice % 9 {
+    match choice % 10 {
         0 => submit(rest),
         1 => convert::<proto::ControlRequest, _>(rest, request::command),
         2 => convert::<proto::GetJobRequest, _>(rest, |sent| request::look(&sent)),
@@ -31,7 +31,8 @@ pub fn message(bytes: &[u8]) {
         7 => convert::<proto::RevokeLinksRequest, _>(rest, |sent| {
             request::revocation(&sent, &Book::default())
         }),
-        _ => convert::<proto::ResendNoticeRequest, _>(rest, |sent| notice::notice_id(&sent)),
+        8 => convert::<proto::ResendNoticeRequest, _>(rest, |sent| notice::notice_id(&sent)),
+        _ => convert::<proto::ControlJobsRequest, _>(rest, bulk::bulk),
     }
 }
 

@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use longhaul::domain::reason::Reason;
 use longhaul::rpc::convert::{status::code_of, submission::submission};
 use longhaul::rpc::proto::{
-    ControlRequest, GetJobRequest, GetUsageRequest, JobStatus, ListJobsRequest, ListNoticesRequest,
-    ResendNoticeRequest, RevokeLinksRequest, SubmitJobRequest, WatchJobRequest,
+    ControlJobsRequest, ControlRequest, GetJobRequest, GetUsageRequest, JobStatus, ListJobsRequest,
+    ListNoticesRequest, ResendNoticeRequest, RevokeLinksRequest, SubmitJobRequest, WatchJobRequest,
     control_request::Action,
 };
 use serde_json::{Value, json};
@@ -29,6 +29,7 @@ enum Call {
     Submit(SubmitJobRequest),
     Get(GetJobRequest),
     Control(ControlRequest),
+    ControlJobs(ControlJobsRequest),
     Revoke(RevokeLinksRequest),
     Watch(WatchJobRequest),
     List(ListJobsRequest),
@@ -60,6 +61,7 @@ impl Call {
             Self::Submit(request) => grpc.submit_job(request).await.err(),
             Self::Get(request) => grpc.get_job(request).await.err(),
             Self::Control(request) => grpc.control(request).await.err(),
+            Self::ControlJobs(request) => grpc.control_jobs(request).await.err(),
             Self::Revoke(request) => grpc.revoke_links(request).await.err(),
             Self::Watch(request) => match grpc.watch_job(request).await {
                 Ok(stream) => stream.into_inner().message().await.err(),
@@ -82,6 +84,7 @@ impl Call {
             }
             Self::Control(request) => Some(("/webhook/durable-job-control", action(request)?)),
             Self::Get(_)
+            | Self::ControlJobs(_)
             | Self::Revoke(_)
             | Self::Watch(_)
             | Self::List(_)

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use longhaul::domain::reason::Reason;
 use longhaul::rpc::proto::{
-    ApproveAction, CancelAction, ControlRequest, GetJobRequest, GetUsageRequest, JobSelector,
-    ListJobsRequest, ListNoticesRequest, RejectAction, RequestChangesAction, ResendNoticeRequest,
-    ResumeAction, RetryAction, RevokeLinksRequest, StatusAction, UsageGrouping, WatchJobRequest,
+    ApproveAction, CancelAction, ControlJobsRequest, ControlRequest, GetJobRequest,
+    GetUsageRequest, JobSelector, JobStatus, ListJobsRequest, ListNoticesRequest, RejectAction,
+    RequestChangesAction, ResendNoticeRequest, ResumeAction, RetryAction, RevokeLinksRequest,
+    StatusAction, UsageGrouping, WatchJobRequest, control_jobs_request::Action as Many,
     control_request::Action,
 };
 use prost_types::Timestamp;
@@ -51,6 +52,17 @@ fn picked(statuses: Vec<i32>, labels: &[(&str, &str)]) -> Option<JobSelector> {
         labels: labels.collect::<HashMap<_, _>>(),
         ..JobSelector::default()
     })
+}
+
+/// A cancel of all that wait for a person, changed.
+fn many(change: impl FnOnce(&mut ControlJobsRequest)) -> Call {
+    let mut request = ControlJobsRequest {
+        selector: picked(vec![JobStatus::AwaitingApproval.into()], &[]),
+        action: Some(Many::Cancel(CancelAction::default())),
+        ..ControlJobsRequest::default()
+    };
+    change(&mut request);
+    Call::ControlJobs(request)
 }
 
 fn notices(change: impl FnOnce(&mut ListNoticesRequest)) -> Call {
@@ -219,6 +231,59 @@ fn with_pages() -> Vec<(Call, &'static str)> {
     ]
 }
 
+fn with_many() -> Vec<(Call, &'static str)> {
+    let status = |status: JobStatus| picked(vec![status.into()], &[]);
+    let resume = |budget: &str| Many::Resume(ResumeAction { budget_usd: budget.to_owned() });
+    vec![
+        (many(|all| all.action = None), "action"),
+        (many(|all| all.selector = None), "selector"),
+        (many(|all| all.selector = picked(vec![], &[])), "selector"),
+        (
+            many(|all| {
+                all.selector = None;
+                all.silent = true;
+            }),
+            "selector",
+        ),
+        (
+            many(|all| {
+                all.selector = None;
+                all.dry_run = true;
+            }),
+            "selector",
+        ),
+        (many(|all| all.selector = picked(vec![0], &[])), "selector.statuses[0]"),
+        (many(|all| all.selector = picked(vec![1, 99], &[])), "selector.statuses[1]"),
+        (many(|all| all.selector = picked(vec![1; 65], &[])), "selector.statuses"),
+        (many(|all| all.selector = picked(vec![], &[("", "v")])), "selector.labels[\"\"]"),
+        // What has ended cannot be cancelled, and what has not cannot be tried again.
+        (many(|all| all.selector = status(JobStatus::Completed)), "selector.statuses[0]"),
+        (
+            many(|all| all.action = Some(Many::Retry(RetryAction::default()))),
+            "selector.statuses[0]",
+        ),
+        (many(|all| all.action = Some(resume(""))), "selector.statuses[0]"),
+        (many(|all| all.action = Some(resume("NaN"))), "resume.budget_usd"),
+        (
+            many(|all| {
+                all.selector = status(JobStatus::Failed);
+                all.action = Some(Many::Retry(RetryAction { from_step: -1 }));
+            }),
+            "retry.from_step",
+        ),
+        (
+            many(|all| all.action = Some(Many::Cancel(CancelAction { comment: long(4097) }))),
+            "cancel.comment",
+        ),
+        (many(|all| all.page_size = -1), "page_size"),
+        (many(|all| all.page_size = i32::MIN), "page_size"),
+        (many(|all| all.page_token.push('?')), "page_token"),
+        (many(|all| all.page_token.push_str("bm90IG91cnM")), "page_token"),
+        (many(|all| all.request_id.push_str(" x")), "request_id"),
+        (many(|all| all.request_id = long(256)), "request_id"),
+    ]
+}
+
 /// What is well said and still cannot be.
 fn against_the_state() -> Vec<Row> {
     let row = |call, reason| Row(call, reason, "");
@@ -251,6 +316,7 @@ fn against_the_state() -> Vec<Row> {
 /// Each is one call with one fault.
 pub(super) fn rows() -> Vec<Row> {
     let wrong = with_ids_of_jobs().into_iter().chain(with_actions()).chain(with_pages());
+    let wrong = wrong.chain(with_many());
     let wrong = wrong.map(|(call, field)| Row(call, Reason::InvalidRequest, field));
     wrong.chain(against_the_state()).collect()
 }
