@@ -50,7 +50,7 @@ use crate::domain::money::Usd;
 use crate::domain::spec::Defaults;
 use crate::domain::submission::ContextMode;
 use crate::domain::validate::{Faults, Violation, check_budget, check_model, check_people};
-use crate::door::{LimitSettings, LineSettings, Tls};
+use crate::door::{LimitSettings, LineSettings, REQUESTS_MAX, Tls};
 use crate::engine::{BatchSettings, EngineSettings};
 use crate::model::ModelSettings;
 use crate::notify::NotifySettings;
@@ -174,7 +174,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             .unwrap_or_else(|| format!("{scheme}://{}", listen.http_addr));
         let request_timeout = self.request_timeout();
         let whatsapp = self.whatsapp();
-        let requests_max = self.number("LONGHAUL_REQUESTS_MAX", 1024, 1, 100_000);
+        let requests_max = self.number("LONGHAUL_REQUESTS_MAX", REQUESTS_MAX, 1, 100_000);
         let webhook = self.whatsapp_webhook();
         let ((book, endpoints), time_zone) = (self.book(), self.time_zone("LONGHAUL_TIME_ZONE"));
         let mut engine = self.engine(whatsapp.is_some(), webhook.is_some(), &book);
@@ -204,7 +204,7 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
                 message_bytes_max: 4 << 20,
                 key_header: key_header.clone(),
                 watch_patience: self.watch_patience(),
-                web_origins: self.web_origins(),
+                web_origins: self.web_origins("LONGHAUL_GRPC_WEB_ORIGINS"),
             },
             web: WebSettings {
                 public_url,

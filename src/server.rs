@@ -147,6 +147,12 @@ impl Server {
             tracing::warn!(
                 "there is no key, so whoever reaches this server can do everything; `longhaul key create` closes it"
             );
+            if let Some(public_url) = config.find_proxied_url() {
+                tracing::warn!(
+                    public_url,
+                    "LONGHAUL_PUBLIC_URL leads others here through a proxy, and there is no key to keep them out"
+                );
+            }
         } else if !keyring.lets_anybody_in() && !knows_clients {
             tracing::warn!("no key is good, so nobody is let in; `longhaul key create` makes one");
         }

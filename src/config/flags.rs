@@ -26,7 +26,7 @@ pub struct Flags {
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
     /// Where a server listens.
     pub(super) fn listen(&mut self, flags: Flags) -> Listen {
-        let insecure = flags.insecure.unwrap_or_else(|| self.truth("LONGHAUL_INSECURE"));
+        let insecure = flags.insecure.unwrap_or_else(|| self.switch("LONGHAUL_INSECURE"));
         Listen {
             grpc_addr: self.address_of("LONGHAUL_GRPC_ADDR", flags.grpc_addr, GRPC_PORT),
             http_addr: self.address_of("LONGHAUL_HTTP_ADDR", flags.http_addr, HTTP_PORT),
@@ -43,17 +43,6 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             self.mistake(&format!("{name} must be HOST:PORT with an IP address, is {text:?}"));
             usual
         })
-    }
-
-    fn truth(&mut self, name: &str) -> bool {
-        match self.text(name).as_deref() {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(_) => {
-                self.mistake(&format!("{name} must be true or false"));
-                false
-            }
-        }
     }
 }
 

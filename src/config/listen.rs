@@ -12,12 +12,36 @@ use http::HeaderName;
 
 use super::{Config, Reader};
 use crate::door::{LimitSettings, LineSettings, Tls, TlsFile, TlsFiles};
-use crate::rpc::Origins;
+use crate::web::is_loopback_url;
 
 const CERT: &str = "LONGHAUL_TLS_CERT_FILE";
 const KEY: &str = "LONGHAUL_TLS_KEY_FILE";
 const CLIENT_CA: &str = "LONGHAUL_TLS_CLIENT_CA_FILE";
-const ORIGINS: &str = "LONGHAUL_GRPC_WEB_ORIGINS";
+/// Headers in which no key can be, since clients, proxies and servers write them themselves.
+const TAKEN: [&str; 21] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "origin",
+    "referer",
+    "te",
+    "traceparent",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "via",
+];
+const TAKEN_PREFIXES: [&str; 4] = ["access-control-", "grpc-", "proxy-", "x-forwarded-"];
 /// What a call may take beyond its own time: the longest wait of a look at a job, and the way of its answer.
 const BEYOND: Duration = Duration::from_secs(90);
 
@@ -42,7 +66,19 @@ impl Listen {
     }
 }
 
+/// Whether a header means something else to HTTP, to gRPC or to a proxy.
+fn is_taken(header: &HeaderName) -> bool {
+    let name = header.as_str();
+    TAKEN.contains(&name) || TAKEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
 impl Config {
+    /// The public URL, if others reach this server by it though it listens on a loopback address: a proxy stands before it.
+    pub fn find_proxied_url(&self) -> Option<&str> {
+        let url = self.web.public_url.as_str();
+        (self.web.is_on_loopback && !is_loopback_url(url)).then_some(url)
+    }
+
     /// How the address of the sidecar begins.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_some() { "https" } else { "http" }
@@ -52,12 +88,15 @@ impl Config {
 impl<F: Fn(&str) -> Option<String>> Reader<F> {
     /// The name of a header that holds a key.
     pub(super) fn key_header(&mut self, name: &str) -> Option<HeaderName> {
-        let header = self.text(name)?;
-        let header = header.parse();
-        if header.is_err() {
-            self.mistake(&format!("{name} must be the name of a header, such as X-Longhaul-Key"));
+        let text = self.text(name)?;
+        let header: Option<HeaderName> = text.parse().ok();
+        let header = header.filter(|header| !is_taken(header));
+        if header.is_none() {
+            self.mistake(&format!(
+                "{name} must be the name of a header that holds nothing else, such as X-Longhaul-Key, is {text:?}"
+            ));
         }
-        header.ok()
+        header
     }
 
     /// The certificates; a pair goes together, and every fault of the files is told.
@@ -134,17 +173,5 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
             key_per_second: most(self, "LONGHAUL_KEY_REQUESTS_PER_SECOND"),
             key_max: most(self, "LONGHAUL_KEY_REQUESTS_MAX"),
         }
-    }
-
-    /// From where browsers may come over gRPC-Web.
-    pub(super) fn web_origins(&mut self) -> Option<Origins> {
-        let text = self.text(ORIGINS)?;
-        let origins = Origins::find(&text);
-        if origins.is_none() {
-            self.mistake(&format!(
-                "{ORIGINS} must be `*`, or origins such as `https://jobs.example.com` with commas between, is {text:?}"
-            ));
-        }
-        origins
     }
 }

@@ -33,8 +33,13 @@ const OF_THE_ENVIRONMENT: [&str; 8] = [
 ];
 
 /// What may be an array as well as one text with commas.
-const LISTS: [&str; 3] =
-    ["LONGHAUL_NOTIFY", "LONGHAUL_OPERATORS", "LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES"];
+const LISTS: [&str; 5] = [
+    "LONGHAUL_CORS_ORIGINS",
+    "LONGHAUL_GRPC_WEB_ORIGINS",
+    "LONGHAUL_NOTIFY",
+    "LONGHAUL_OPERATORS",
+    "LONGHAUL_WHATSAPP_TEMPLATE_LANGUAGES",
+];
 
 /// Where variables are found.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{HeaderValue, Uri};
 
 use super::Reader;
+use crate::rpc::Origins;
 
 /// First parts of paths that mean something else here.
 const TAKEN: [&str; 4] = ["approvals", "healthz", "openapi.json", "webhook"];
@@ -45,16 +46,30 @@ impl<F: Fn(&str) -> Option<String>> Reader<F> {
     /// Origins of pages, as browsers write them.
     pub(super) fn origins(&mut self, name: &str) -> Arc<[HeaderValue]> {
         let text = self.text(name).unwrap_or_default();
+        self.read_origins(name, "", &text).into()
+    }
+
+    /// From where browsers may come over gRPC-Web: such origins, or anywhere.
+    pub(super) fn web_origins(&mut self, name: &str) -> Option<Origins> {
+        let text = self.text(name)?;
+        if text.trim() == "*" {
+            return Some(Origins::Any);
+        }
+        let origins = self.read_origins(name, "`*`, or ", &text);
+        (!origins.is_empty()).then_some(Origins::These(origins))
+    }
+
+    fn read_origins(&mut self, name: &str, or: &str, text: &str) -> Vec<HeaderValue> {
         let mut origins = Vec::new();
         for one in text.split(',').map(str::trim).filter(|one| !one.is_empty()) {
             match read_origin(one) {
                 Some(origin) => origins.push(origin),
                 None => self.mistake(&format!(
-                    "{name} must be origins such as https://app.example.com, separated by commas; {one:?} is none"
+                    "{name} must be {or}origins such as https://app.example.com, separated by commas; {one:?} is none"
                 )),
             }
         }
-        origins.into()
+        origins
     }
 }
 
@@ -75,6 +90,27 @@ fn read_origin(text: &str) -> Option<HeaderValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_faces_read_the_same_origins_and_one_takes_any() {
+        for (text, expected) in [
+            ("HTTPS://A.example:443/, http://127.0.0.1:5173", Some(2)),
+            (" * ", None),
+            (" , ", Some(0)),
+            ("*,https://a.example", Some(1)),
+        ] {
+            let mut reader = Reader::new(|_: &str| Some(text.to_owned()));
+            let named = reader.origins("A");
+            match (reader.web_origins("A"), expected) {
+                (Some(Origins::Any), None) => assert_eq!(named.len(), 0),
+                (Some(Origins::These(origins)), Some(count)) => {
+                    assert_eq!((&*origins, origins.len()), (&*named, count));
+                }
+                (None, Some(0)) => assert_eq!(named.len(), 0),
+                (other, _) => panic!("{text:?} is read as {other:?}"),
+            }
+        }
+    }
 
     #[test]
     fn an_origin_is_written_as_browsers_write_it() {

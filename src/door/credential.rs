@@ -1,6 +1,7 @@
 //! Credentials: the key that a request shows, in whichever way its client can.
 //!
-//! Taken are `Authorization: Bearer`, the password of `Authorization: Basic`, `x-api-key`, and one header of the server's own choice.
+//! Taken are `Authorization: Bearer`, the password of `Authorization: Basic`, `x-api-key`, and one header of the server's own choice;
+//! where that is `authorization` itself, a key without a scheme is taken there too.
 //! A request that shows two different keys shows none that can be judged.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -24,15 +25,15 @@ pub enum Shown {
 impl Shown {
     /// What these headers show; `own` is the header of the server's own choice.
     pub fn by(headers: &HeaderMap, own: Option<&HeaderName>) -> Self {
-        let names = [Some(&API_KEY), own];
+        let takes_raw = own == Some(&AUTHORIZATION);
+        let names = [Some(&API_KEY), own.filter(|_| !takes_raw)];
         let bare = names.into_iter().flatten();
         let bare = bare.flat_map(|name| headers.get_all(name)).map(|value| {
             value.to_str().map_or(Self::Unreadable, |text| Self::Text(text.trim().to_owned()))
         });
-        let authorizations =
-            headers.get_all(AUTHORIZATION).iter().filter(|_| own != Some(&AUTHORIZATION));
-        let authorized = authorizations.map(|value| {
-            value.to_str().ok().and_then(find_authorized).map_or(Self::Unreadable, Self::Text)
+        let authorized = headers.get_all(AUTHORIZATION).iter().map(|value| {
+            let key = value.to_str().ok().and_then(|value| find_authorized(value, takes_raw));
+            key.map_or(Self::Unreadable, Self::Text)
         });
         let mut shown = Self::Nothing;
         for one in bare.chain(authorized) {
@@ -46,9 +47,12 @@ impl Shown {
     }
 }
 
-/// The key in an Authorization header.
-fn find_authorized(value: &str) -> Option<String> {
-    let (scheme, rest) = value.trim().split_once(' ')?;
+/// The key in an Authorization header, also one without a scheme where such are taken.
+fn find_authorized(value: &str, takes_raw: bool) -> Option<String> {
+    let value = value.trim();
+    let Some((scheme, rest)) = value.split_once(' ') else {
+        return Some(value.to_owned()).filter(|_| takes_raw);
+    };
     let rest = rest.trim();
     if scheme.eq_ignore_ascii_case("bearer") {
         return Some(rest.to_owned());
@@ -66,7 +70,11 @@ mod tests {
     use super::*;
 
     fn shown(headers: &[(&str, &str)]) -> Option<String> {
-        let own = HeaderName::from_static("x-n8n-key");
+        shown_in("x-n8n-key", headers)
+    }
+
+    fn shown_in(own: &'static str, headers: &[(&str, &str)]) -> Option<String> {
+        let own = HeaderName::from_static(own);
         let headers = headers.iter().map(|(name, value)| {
             (name.parse::<HeaderName>().expect("a name"), value.parse().expect("a value"))
         });
@@ -91,6 +99,22 @@ mod tests {
             assert_eq!(shown(headers).as_deref(), Some("lh_k:y"), "{headers:?}");
         }
         assert_eq!(shown(&[("accept", "*/*")]), None);
+    }
+
+    #[test]
+    fn where_authorization_itself_is_chosen_a_key_may_stand_there_alone() {
+        let basic = format!("Basic {}", STANDARD.encode("anybody:lh_k"));
+        for (value, expected) in [
+            ("lh_k", "lh_k"),
+            ("Bearer lh_k", "lh_k"),
+            (&basic, "lh_k"),
+            ("Digest lh_k", "unreadable"),
+        ] {
+            let told = shown_in("authorization", &[("authorization", value)]);
+            assert_eq!(told.as_deref(), Some(expected), "{value}");
+        }
+        let two = [("authorization", "lh_a"), ("x-api-key", "lh_b")];
+        assert_eq!(shown_in("authorization", &two).as_deref(), Some("unreadable"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The gate: the layer before both faces that lets in who may come in.
 //!
 //! In goes any request; it goes on with its `Authority` among its extensions, or is refused in the words of its face.
-//! It stands inside whatever sheds load and measures, and outside everything that reads a body.
+//! It stands inside what measures, outside what limits each caller and outside everything that reads a body.
 
 use std::convert::Infallible;
 use std::future::Ready;
@@ -15,6 +15,7 @@ use tower::{Layer, Service};
 use super::credential::Shown;
 use super::keyring::Keyring;
 use super::line::Leash;
+use super::stay::Stay;
 use super::table::Need;
 use super::{PeerName, Refusal, Shed};
 
@@ -103,6 +104,10 @@ impl<F: Face> GateLayer<F> {
         }
         if let Some(leash) = request.extensions().get::<Leash>() {
             leash.set_let_in();
+        }
+        if self.face.is_watch(request) {
+            // It goes on long after this moment.
+            request.extensions_mut().insert(Stay::new(&self.keyring, &authority));
         }
         request.extensions_mut().insert(authority);
         Ok(())

@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::credential::Shown;
+use super::sight::Sight;
 use super::{Authority, PeerName, Refusal};
 use crate::domain::key::{Key, KeyHash, KeyText};
 use crate::store::key::KeyList;
@@ -30,6 +32,8 @@ const NOTE_INTERVAL: Duration = Duration::from_mins(1);
 pub struct Keyring {
     store: Store,
     known: Arc<RwLock<Option<Known>>>,
+    /// Tells that other keys are in force.
+    changes: Arc<watch::Sender<()>>,
     may_be_open: bool,
 }
 
@@ -51,20 +55,33 @@ struct Living {
 impl Keyring {
     /// A keyring of this store; without keys the server is open if it may be.
     pub fn new(store: Store, may_be_open: bool) -> Self {
-        Self { store, known: Arc::default(), may_be_open }
+        Self { store, known: Arc::default(), changes: Arc::default(), may_be_open }
     }
 
     /// Looks until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut noted_at = HashMap::new();
+        let (mut noted_at, mut sight) = (HashMap::new(), Sight::new(Instant::now()));
         loop {
             let pause = INTERVAL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
-            if let Err(error) = self.run_once().await {
-                tracing::debug!(error = &error as &dyn Error, "could not look at the keys");
+            match self.run_once().await {
+                Ok(_changed) => {
+                    if sight.is_good_again(Instant::now()) {
+                        tracing::warn!("the keys can be read again");
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(error = &error as &dyn Error, "could not look at the keys");
+                    if sight.is_newly_lost(Instant::now()) {
+                        tracing::warn!(
+                            error = &error as &dyn Error,
+                            "the keys cannot be read; until they can, those that were known count, and what is made or revoked does not"
+                        );
+                    }
+                }
             }
             self.note_uses(&mut noted_at).await;
         }
@@ -106,6 +123,7 @@ impl Keyring {
         }
         *guard = Some(known);
         drop(guard);
+        self.changes.send_replace(());
         tracing::info!(count, is_open, "keys are in force");
         Ok(true)
     }
@@ -145,6 +163,28 @@ impl Keyring {
                 None => Err(Refusal::KeyRequired),
             },
         }
+    }
+
+    /// How long whoever was let in is good for, as far as is known; refuses who is no longer.
+    pub(super) fn standing(&self, authority: &Authority) -> Result<Option<Instant>, Refusal> {
+        let guard = self.read();
+        let Some(known) = guard.as_ref() else { return Err(Refusal::NotReady) };
+        match &authority.key {
+            Some(key) => {
+                let mut living = known.living.values();
+                let found = living.find(|living| living.key.key_id == key.key_id);
+                let found = found.filter(|living| living.is_good());
+                found.map(|living| living.until).ok_or(Refusal::KeyInvalid)
+            }
+            // A certificate is good for as long as its connection.
+            None if authority.is_proven || known.is_open => Ok(None),
+            None => Err(Refusal::KeyRequired),
+        }
+    }
+
+    /// What tells that other keys are in force.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Option<Known>> {

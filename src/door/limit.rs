@@ -24,6 +24,8 @@ use super::Authority;
 use super::gate::Face;
 use super::line::Leash;
 
+/// The most requests at once on a face, where nothing is said.
+pub const REQUESTS_MAX: usize = 1024;
 /// Of how many callers at most is remembered what nothing depends on any more.
 const REMEMBERED_MAX: usize = 1024;
 /// After so long without a request a rate has recovered, as all are of a second.

@@ -16,7 +16,11 @@ mod line;
 
 mod serve;
 
+mod sight;
+
 mod socket;
+
+mod stay;
 
 mod tls;
 
@@ -31,9 +35,10 @@ use crate::engine::{Caller, OPEN_ACTOR};
 pub use credential::Shown;
 pub use gate::{Face, Gate, GateLayer};
 pub use keyring::Keyring;
-pub use limit::{LimitLayer, LimitSettings, Limited, Limits, Shed};
+pub use limit::{LimitLayer, LimitSettings, Limited, Limits, REQUESTS_MAX, Shed};
 pub use line::{Leash, LineSettings};
 pub use serve::{Answer, Wire, serve};
+pub use stay::Stay;
 pub use tls::{Acceptor, Port, Tls, TlsFault, TlsFile, TlsFiles};
 
 /// What a caller may do, and who that is.

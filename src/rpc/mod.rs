@@ -80,7 +80,7 @@ impl Default for RpcSettings {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_secs(30),
-            requests_max: 4096,
+            requests_max: door::REQUESTS_MAX,
             message_bytes_max: 4 << 20,
             key_header: None,
             watch_patience: Duration::from_mins(1),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderName, HeaderValue, Method};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 /// How long a browser remembers what it may do.
@@ -28,17 +28,6 @@ pub enum Origins {
 }
 
 impl Origins {
-    /// Reads `*`, or origins with commas between; nothing, if one of them is none.
-    pub fn find(text: &str) -> Option<Self> {
-        let mut named = text.split(',').map(str::trim).filter(|one| !one.is_empty()).peekable();
-        named.peek()?;
-        let named: Vec<&str> = named.collect();
-        if named == ["*"] {
-            return Some(Self::Any);
-        }
-        named.into_iter().map(find_origin).collect::<Option<Vec<_>>>().map(Self::These)
-    }
-
     /// What tells browsers so.
     pub(super) fn cors(&self) -> CorsLayer {
         let origins = match self {
@@ -52,38 +41,5 @@ impl Origins {
             .allow_headers(AllowHeaders::mirror_request())
             .expose_headers(EXPOSED)
             .max_age(MAX_AGE)
-    }
-}
-
-/// An origin as browsers write it: scheme, host and port, and nothing behind.
-fn find_origin(text: &str) -> Option<HeaderValue> {
-    let uri: Uri = text.parse().ok()?;
-    let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-    let plain = format!("{}://{}", uri.scheme_str()?, uri.authority()?).to_ascii_lowercase();
-    let is_bare = text == plain && !text.contains('@');
-    (is_web && is_bare).then(|| text.parse().ok()).flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn origins_are_read_as_browsers_write_them() {
-        assert_eq!(Origins::find("*"), Some(Origins::Any));
-        let two = Origins::find("https://a.example, http://127.0.0.1:5173");
-        let expected = ["https://a.example", "http://127.0.0.1:5173"].map(HeaderValue::from_static);
-        assert_eq!(two, Some(Origins::These(expected.to_vec())));
-        for bad in [
-            "",
-            ",",
-            "a.example",
-            "https://a.example/",
-            "https://A.example",
-            "ftp://a",
-            "*,https://a",
-        ] {
-            assert_eq!(Origins::find(bad), None, "{bad:?}");
-        }
     }
 }

@@ -23,7 +23,7 @@ use crate::domain::id::JobKey;
 use crate::domain::key::Scope;
 use crate::domain::submission::Submission;
 use crate::door::table::scope_of;
-use crate::door::{Authority, Leash, Refusal};
+use crate::door::{Authority, Leash, Refusal, Stay};
 use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
@@ -91,7 +91,7 @@ impl job_service_server::JobService for JobService {
             .map_err(|error| refused_submit(error, &submission))?;
         let Submitted { job, created, warnings } = submitted;
         let job = if validate_only {
-            convert::job::as_if_stored(&job)
+            as_allowed(&authority, convert::job::as_if_stored(&job))
         } else {
             as_seen_by(&authority, &job, REPLY_BYTES_MAX)
         };
@@ -178,8 +178,11 @@ impl job_service_server::JobService for JobService {
         let extensions = request.extensions();
         let leash = extensions.get::<Leash>().cloned();
         let deadline = extensions.get::<Deadline>().copied();
-        let watch =
-            watch::open(self.engine.clone(), asked, is_whole, stop, deadline, permit).await?;
+        // Without it the gate was gone round, and nobody is let in.
+        let stay = extensions.get::<Stay>().cloned();
+        let stay = stay.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))?;
+        let bounds = watch::Bounds { stay: Box::new(stay), stop, deadline, permit };
+        let watch = watch::open(self.engine.clone(), asked, is_whole, bounds).await?;
         Ok(Response::new(self.patience.with(watch, leash)))
     }
 
@@ -280,13 +283,18 @@ fn authority<T>(request: &Request<T>) -> Result<&Authority, Status> {
     authority.ok_or_else(|| status::not_let_in(&Refusal::KeyRequired))
 }
 
-/// A job, with people's numbers whole where the caller may see them.
+/// A job as far as the caller may read it, with people's numbers whole where they may be seen.
 fn as_seen_by(authority: &Authority, view: &JobView, bytes_max: usize) -> proto::Job {
     let mut job = convert::job::job(view, bytes_max);
     if authority.sees_numbers() {
         convert::job::reveal(&mut job.notices, &view.notices);
     }
-    job
+    as_allowed(authority, job)
+}
+
+/// A job as far as the caller may read it.
+fn as_allowed(authority: &Authority, job: proto::Job) -> proto::Job {
+    if authority.allows(Scope::Read) { job } else { convert::job::outline(job) }
 }
 
 /// A conflict names the field as the request does.

@@ -25,6 +25,7 @@ use super::delivery::Deliveries;
 use super::delta::Deltas;
 use super::proto::{Heartbeat, Notice, OutputDelta, WatchJobResponse, watch_job_response::Content};
 use crate::domain::id::JobKey;
+use crate::door::Stay;
 use crate::engine::watch::Changes;
 use crate::engine::{Engine, EngineError};
 use crate::store::event::History;
@@ -36,16 +37,27 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Begins a watch after a sequence, or with a snapshot; `is_whole` shows people's numbers. Holds the permit until the stream is dropped.
+/// What ends a watch before its job does.
+pub(super) struct Bounds {
+    /// Whether its client may still read the job.
+    pub(super) stay: Box<Stay>,
+    /// The stop of the server.
+    pub(super) stop: CancellationToken,
+    /// When its client stops waiting.
+    pub(super) deadline: Option<Deadline>,
+    /// Its place among the watches, held until the stream is dropped.
+    pub(super) permit: OwnedSemaphorePermit,
+}
+
+/// Begins a watch after a sequence, or with a snapshot; `is_whole` shows people's numbers.
 pub(super) async fn open(
     engine: Engine,
     asked: request::Watch,
     is_whole: bool,
-    stop: CancellationToken,
-    deadline: Option<Deadline>,
-    permit: OwnedSemaphorePermit,
+    bounds: Bounds,
 ) -> Result<BoxStream<'static, Result<WatchJobResponse, Status>>, Status> {
     let request::Watch { key, after_sequence, has_deltas, has_notices } = asked;
+    let Bounds { stay, stop, deadline, permit } = bounds;
     // Before the first look, so that no change falls between the look and the wait.
     let changes = engine.changes(&key);
     let deltas = has_deltas.then(|| Box::new(Deltas::new(engine.listen(&key))));
@@ -57,6 +69,7 @@ pub(super) async fn open(
         deltas,
         deliveries,
         is_whole,
+        stay,
         stop,
         deadline: deadline.map(|deadline| deadline.0),
         outline: Outline::default(),
@@ -95,6 +108,8 @@ struct Watch {
     deliveries: Option<Box<Deliveries>>,
     /// Whether people's numbers are shown whole.
     is_whole: bool,
+    /// Whether its client may still read the job.
+    stay: Box<Stay>,
     stop: CancellationToken,
     /// When its client stops waiting, whatever comes.
     deadline: Option<Instant>,
@@ -120,6 +135,7 @@ impl Watch {
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(status::timed_out());
             }
+            self.stay.check().map_err(|refusal| status::not_let_in(&refusal))?;
             if let Some(content) = self.pending.pop_front() {
                 if self.pending.is_empty() {
                     // What a long page took is not held until the next.
@@ -144,6 +160,7 @@ impl Watch {
                 tokio::select! {
                     () = self.stop.cancelled() => return Err(status::stopping()),
                     () = until(self.deadline) => continue,
+                    () = self.stay.wait() => continue,
                     () = self.changes.next_after(self.read) => {}
                     delta = next_delta(&mut self.deltas) => {
                         self.heartbeat_at = Instant::now() + HEARTBEAT;

@@ -12,6 +12,7 @@ use tracing::Span;
 
 use super::call::Call;
 use super::fault::Fault;
+use super::outline::Sight;
 use super::{json, lenient};
 use crate::domain::approval::{Door, Verdict};
 use crate::domain::explain::explain;
@@ -67,7 +68,7 @@ async fn submit_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault> 
     let submission = Submission::read(sent)?;
     let traceparent = telemetry::traceparent(&Span::current());
     let caller = call.authority.caller(Door::Webhook);
-    let is_whole = call.authority.sees_numbers();
+    let sight = Sight::of(&call.authority);
     let submitted =
         engine.submit(&submission, caller, traceparent.as_deref(), validate_only).await?;
     let Submitted { mut job, created, warnings } = submitted;
@@ -75,7 +76,7 @@ async fn submit_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault> 
     if validate_only {
         let message = "the job is valid; nothing was stored".to_owned();
         let reply =
-            json::Reply { created, changed: created, message, warnings: &call.warnings, is_whole };
+            json::Reply { created, changed: created, message, warnings: &call.warnings, sight };
         return Ok(reply.with_job_to_be(&job));
     }
     if let Some(later) = call.wait(engine, &job.key).await? {
@@ -84,8 +85,7 @@ async fn submit_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault> 
     // The words are the template's own, for callers that compare them.
     let message = if created { "Workflow was started" } else { "the job was there already" };
     let message = message.to_owned();
-    let reply =
-        json::Reply { created, changed: created, message, warnings: &call.warnings, is_whole };
+    let reply = json::Reply { created, changed: created, message, warnings: &call.warnings, sight };
     Ok(reply.with_job(&job))
 }
 
@@ -123,7 +123,7 @@ async fn control_it(engine: &Engine, call: &mut Call) -> Result<Response, Fault>
         changed,
         message,
         warnings: &call.warnings,
-        is_whole: call.authority.sees_numbers(),
+        sight: Sight::of(&call.authority),
     };
     Ok(reply.with_job(&view))
 }

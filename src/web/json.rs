@@ -12,6 +12,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::fault::Fault;
+use super::outline::{Shown, Sight};
 use crate::domain::approval::{Door, Verdict, mask};
 use crate::domain::event::{Decision, Delivery, NoticeKind};
 use crate::domain::explain::explain;
@@ -28,19 +29,20 @@ pub(super) struct Reply<'a> {
     pub(super) changed: bool,
     pub(super) message: String,
     pub(super) warnings: &'a [String],
-    /// Whether people's numbers are shown whole.
-    pub(super) is_whole: bool,
+    /// How much of the job the caller may see.
+    pub(super) sight: Sight,
 }
 
 impl Reply<'_> {
     /// The whole answer, with the job as it is.
     pub(super) fn with_job(&self, view: &JobView) -> Response {
-        self.with(view, Job::new(view, self.is_whole))
+        self.with(view, Job::new(view, matches!(self.sight, Sight::Whole)))
     }
 
     /// The whole answer, with the job as it would be stored; such a job has no times yet.
     pub(super) fn with_job_to_be(&self, view: &JobView) -> Response {
-        self.with(view, Job { created_at: None, updated_at: None, ..Job::new(view, self.is_whole) })
+        let job = Job::new(view, matches!(self.sight, Sight::Whole));
+        self.with(view, Job { created_at: None, updated_at: None, ..job })
     }
 
     fn with(&self, view: &JobView, job: Job<'_>) -> Response {
@@ -54,7 +56,7 @@ impl Reply<'_> {
             changed: bool,
             message: &'a str,
             warnings: &'a [String],
-            job: Job<'a>,
+            job: Shown<'a>,
         }
         let body = Body {
             ok: true,
@@ -65,7 +67,7 @@ impl Reply<'_> {
             changed: self.changed,
             message: &self.message,
             warnings: self.warnings,
-            job,
+            job: Shown::new(job, self.sight),
         };
         match serde_json::to_vec(&body) {
             Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
@@ -79,31 +81,31 @@ impl Reply<'_> {
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are the proto's")]
-struct Job<'a> {
-    job_id: &'a str,
+pub(super) struct Job<'a> {
+    pub(super) job_id: &'a str,
     task: &'a str,
-    status: Status,
-    reason: String,
-    status_message: String,
-    current_step: i32,
-    step_count: i32,
+    pub(super) status: Status,
+    pub(super) reason: String,
+    pub(super) status_message: String,
+    pub(super) current_step: i32,
+    pub(super) step_count: i32,
     steps: Vec<Step<'a>>,
-    approval: Option<Approval<'a>>,
+    pub(super) approval: Option<Approval<'a>>,
     output: &'a str,
     usage: UsedUp,
     cost_usd: Cost,
     unpriced_calls: i32,
     attempts: i32,
     pause_requested: bool,
-    run_at: Option<Time>,
+    pub(super) run_at: Option<Time>,
     lease_expires_at: Option<Time>,
     last_error: Option<Error<'a>>,
-    last_sequence: i32,
+    pub(super) last_sequence: i32,
     labels: &'a BTreeMap<String, String>,
     notices: Vec<Told<'a>>,
-    created_at: Option<Time>,
-    updated_at: Option<Time>,
-    finished_at: Option<Time>,
+    pub(super) created_at: Option<Time>,
+    pub(super) updated_at: Option<Time>,
+    pub(super) finished_at: Option<Time>,
     revision: i32,
     budget_usd: Option<Cost>,
     undelivered_notices: i32,
@@ -209,8 +211,8 @@ impl<'a> Step<'a> {
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "the names are the proto's")]
-struct Approval<'a> {
-    approval_id: ApprovalId,
+pub(super) struct Approval<'a> {
+    pub(super) approval_id: ApprovalId,
     step: i32,
     note: &'a str,
     quorum: i32,
@@ -313,7 +315,7 @@ struct Told<'a> {
 }
 
 /// A moment, in as many digits as it has.
-struct Time(DateTime<Utc>);
+pub(super) struct Time(DateTime<Utc>);
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -30,6 +30,8 @@ mod json;
 
 mod openapi;
 
+mod outline;
+
 mod whatsapp;
 
 mod approval;
@@ -65,6 +67,7 @@ use self::gate::HttpFace;
 use self::guard::Limits;
 use self::health::Pulse;
 use self::openapi::Document;
+pub use self::origin::is_loopback_url;
 use self::origin::{Origin, Ours};
 use self::whatsapp::Webhook;
 pub use self::whatsapp::WebhookSettings;
@@ -111,7 +114,7 @@ impl Default for WebSettings {
             is_on_loopback: true,
             request_timeout: Duration::from_secs(30),
             body_bytes_max: 4 << 20,
-            requests_max: 512,
+            requests_max: door::REQUESTS_MAX,
             whatsapp: None,
             time_zone: Tz::UTC,
             book: Arc::default(),
@@ -219,9 +222,8 @@ fn routes(
         // A flood of submits keeps out no approver.
         .layer(from_fn_with_state(limits(), guard::limit));
     // A busy server is healthy: nothing that sheds load stands before this one.
-    let health = Router::new()
-        .route("/healthz", get(health::show))
-        .layer(Extension(Pulse::default()));
+    let health =
+        Router::new().route("/healthz", get(health::show)).layer(Extension(Pulse::default()));
     let about = Router::new()
         .route("/openapi.json", get(openapi::show))
         .layer(from_fn_with_state(limits(), guard::limit));

@@ -34,6 +34,12 @@ impl Origin {
     }
 }
 
+/// Whether an absolute address leads to the machine it is opened on, and so no other machine here.
+pub fn is_loopback_url(url: &str) -> bool {
+    let url = url.trim().parse::<Uri>().ok();
+    url.as_ref().and_then(Origin::of_url).is_some_and(|origin| origin.is_loopback())
+}
+
 impl Origin {
     /// Whether only this machine can have served the page.
     fn is_loopback(&self) -> bool {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use longhaul::config::{Config, Flags, Source, VARIABLES, telemetry};
+use longhaul::rpc::Origins;
 use longhaul::rpc::proto::JobStatus;
 use secrecy::ExposeSecret as _;
 
@@ -94,13 +95,17 @@ fn what_is_secret_may_be_in_a_file_of_its_own_also_from_the_file() {
     let secret = Written::new("sk-from-a-file\n");
     let file = Written::new(&format!(
         "database_url = 'postgres://user@host/database'\nmodel_api_key_file = '{}'\nslots = 7\n\
-         notify = ['+15550100', '+15550101']\ndaily_budget_usd = 12.50\ngrpc_addr = '127.0.0.1:7'\n",
+         notify = ['+15550100', '+15550101']\ncors_origins = ['https://a.example', 'https://B.example:443/']\n\
+         grpc_web_origins = ['http://a.example:80']\ndaily_budget_usd = 12.50\ngrpc_addr = '127.0.0.1:7'\n",
         secret.path
     ));
     let config = Config::read(Flags::default(), &file.source()).unwrap();
     assert_eq!(config.model.api_key.unwrap().expose_secret(), "sk-from-a-file");
     assert_eq!(config.engine.slots, 7);
     assert_eq!(config.engine.defaults.notify, ["+15550100", "+15550101"]);
+    assert_eq!(*config.web.cors_origins, ["https://a.example", "https://b.example"]);
+    let Some(Origins::These(origins)) = config.rpc.web_origins else { panic!("origins are named") };
+    assert_eq!(origins, ["http://a.example"]);
     assert_eq!(config.grpc_addr.port(), 7);
     assert_eq!(config.engine.daily_budget_usd.unwrap().to_string(), "12.5");
 }

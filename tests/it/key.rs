@@ -1,5 +1,7 @@
 //! Keys: made and revoked by an operator's command, in force on every server within seconds, shown in every usual way.
 
+mod watch;
+
 use std::collections::BTreeMap;
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -339,8 +341,20 @@ async fn doctor_tells_how_the_doors_stand() {
     let reached = [("LONGHAUL_GRPC_ADDR", "0.0.0.0:50051")];
     examine(&rig, &[]).await.tells("keys", "ok", "no key was ever made, so the server is open");
     examine(&rig, &reached).await.tells("keys", "fault", "longhaul key create");
+    // A proxy leads others to a server that listens to this machine alone.
+    let proxied = [("LONGHAUL_PUBLIC_URL", "https://longhaul.invalid/jobs")];
+    let found = examine(&rig, &proxied).await;
+    found.tells("keys", "warning", "https://longhaul.invalid/jobs leads others here");
+    let mut variables = rig.variables().clone();
+    variables.extend(proxied.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let said = Program::start(&SERVE, &variables).await.stop().await;
+    assert!(said.contains("LONGHAUL_PUBLIC_URL leads others here"), "{said}");
+    assert!(said.contains("https://longhaul.invalid/jobs"), "{said}");
+    let said = Program::start(&SERVE, rig.variables()).await.stop().await;
+    assert!(!said.contains("leads others here"), "{said}");
     make(&rig, "old", &[Scope::Read], Some(Duration::ZERO)).await;
     examine(&rig, &[]).await.tells("keys", "warning", "none of 1 is good, so nobody is let in");
     make(&rig, "ci", &[Scope::Read], None).await;
     examine(&rig, &reached).await.tells("keys", "ok", "1 key is good");
+    examine(&rig, &proxied).await.tells("keys", "ok", "1 key is good");
 }

@@ -3,6 +3,9 @@
 //! Whatever is refused changes no row of any table, and its answer is the same whether there is such a job or not.
 //! The table itself is held against the proto, and against the routes that the sidecar's sources name.
 
+mod outline;
+mod prefix;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -60,7 +63,11 @@ struct House {
 
 impl House {
     async fn open() -> Self {
-        let rig = Rig::without_server(&[("LONGHAUL_NOTIFY", "")]).await;
+        Self::open_with(&[]).await
+    }
+
+    async fn open_with(variables: &[(&str, &str)]) -> Self {
+        let rig = Rig::without_server(&[&[("LONGHAUL_NOTIFY", "")], variables].concat()).await;
         let mut keys = BTreeMap::new();
         for scope in Scope::ALL {
             keys.insert(scope, make(&rig, &format!("only-{scope:?}"), &[scope], None).await);

@@ -223,10 +223,14 @@ impl Fleet {
         }
     }
 
-    /// What each server wrote, with its number.
+    /// What each server wrote, with its number; each that was begun has a log.
     pub fn logs(&self) -> impl Iterator<Item = (u32, String)> {
         let numbers = 1..self.next.load(Ordering::Relaxed);
-        numbers.map(|number| (number, fs::read_to_string(self.log_of(number)).unwrap_or_default()))
+        numbers.map(|number| {
+            let log = fs::read(self.log_of(number));
+            let log = log.unwrap_or_else(|why| panic!("server {number} has no log: {why}"));
+            (number, String::from_utf8_lossy(&log).into_owned())
+        })
     }
 
     /// Writes down panics and errors that servers logged.

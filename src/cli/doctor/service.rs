@@ -75,9 +75,16 @@ pub(super) async fn check_keys(store: &Store, config: &Config, report: &mut Repo
         (list.keys.len(), list.keys.iter().filter(|one| one.is_good(list.now)).count())
     });
     let knows_clients = config.tls.as_ref().is_some_and(Tls::knows_clients);
-    let may_be_open = config.may_be_open;
+    let (may_be_open, proxied) = (config.may_be_open, config.find_proxied_url());
     match (total, good) {
         (_, 0) if knows_clients => report.ok("keys", "no key is good, and certificates let in"),
+        (0, _) if may_be_open && proxied.is_some() => {
+            let url = proxied.unwrap_or_default();
+            let found = format!(
+                "no key was ever made, and {url} leads others here, so the server is open to them"
+            );
+            report.warning("keys", found, MAKE);
+        }
         (0, _) if may_be_open => {
             report.ok("keys", "no key was ever made, so the server is open to whoever reaches it");
         }

@@ -58,6 +58,29 @@ pub fn as_if_stored(view: &JobView) -> proto::Job {
     proto::Job { created_at: None, updated_at: None, ..job(view, REPLY_BYTES_MAX) }
 }
 
+/// What is shown of a job to who may move it and not read it: how it stands, and nothing of what it says.
+pub fn outline(job: proto::Job) -> proto::Job {
+    let approval = job.approval.map(|approval| proto::Approval {
+        approval_id: approval.approval_id,
+        ..proto::Approval::default()
+    });
+    proto::Job {
+        job_id: job.job_id,
+        status: job.status,
+        reason: job.reason,
+        status_message: job.status_message,
+        current_step: job.current_step,
+        step_count: job.step_count,
+        approval,
+        run_at: job.run_at,
+        last_sequence: job.last_sequence,
+        created_at: job.created_at,
+        updated_at: job.updated_at,
+        finished_at: job.finished_at,
+        ..proto::Job::default()
+    }
+}
+
 fn step_state(view: &JobView, number: i32, step: &StepSpec) -> proto::StepState {
     let status = StepStatus::from(view.state.step_status(number));
     let spent = view.spent.get(&number).copied().unwrap_or_default();

@@ -39,6 +39,21 @@ const TEXTS_NEVER_NULL: [(&str, &str); 6] = [
 /// Outgoing texts that are null where there is nothing to tell, and numbers that the proto writes as text.
 const AMOUNTS: [&str; 2] = ["cost_usd", "budget_usd"];
 
+/// What is shown of a job to who may move it and not read it, beside the id of its approval.
+const OUTLINE: [&str; 11] = [
+    "job_id",
+    "status",
+    "reason",
+    "status_message",
+    "current_step",
+    "step_count",
+    "run_at",
+    "last_sequence",
+    "created_at",
+    "updated_at",
+    "finished_at",
+];
+
 /// Every schema of the document.
 pub(super) fn all(contract: &Contract) -> Map<String, Value> {
     let inputs = INPUTS.iter().map(|name| ((*name).to_owned(), input(contract, name)));
@@ -49,6 +64,7 @@ pub(super) fn all(contract: &Contract) -> Map<String, Value> {
         ("Step", request::step()),
         ("Action", request::action(contract)),
         ("ActionForm", request::action_form()),
+        ("JobOutline", outline(contract)),
         ("Answer", answer()),
         ("Violation", violation()),
         ("Softened", softened()),
@@ -197,6 +213,23 @@ fn output(contract: &Contract, name: &str) -> Value {
     })
 }
 
+fn outline(contract: &Contract) -> Value {
+    let whole = output(contract, "Job");
+    let field = |name: &&str| ((*name).to_owned(), whole["properties"][*name].clone());
+    let mut properties: Map<String, Value> = OUTLINE.iter().map(field).collect();
+    let approval = json!({
+        "type": "object", "required": ["approval_id"], "additionalProperties": false,
+        "properties": {"approval_id": {"type": "string"}},
+    });
+    properties.insert("approval".to_owned(), or_null(approval));
+    let required: Vec<String> = properties.keys().cloned().collect();
+    json!({
+        "type": "object", "properties": properties, "required": required,
+        "additionalProperties": false,
+        "description": "How a job stands, for a key that lacks the scope read.",
+    })
+}
+
 fn output_field(contract: &Contract, message: &str, field: &Field) -> Value {
     let one = match (message, field.name.as_str(), field.holds.as_str()) {
         ("Job", "cost_usd", _) => json!({"type": "number", "minimum": 0}),
@@ -240,7 +273,7 @@ fn answer() -> Value {
             "changed": described(flag, "Whether this changed anything."),
             "message": text,
             "warnings": {"type": "array", "items": text, "description": "What the job needs that is not configured, and what nothing read."},
-            "job": reference("Job"),
+            "job": {"anyOf": [reference("Job"), reference("JobOutline")]},
         },
     })
 }
