@@ -22,6 +22,7 @@ use crate::engine::executor::Executor;
 use crate::engine::gauge::Gauger;
 use crate::engine::lease::LeaseKeeper;
 use crate::engine::price::PriceReader;
+use crate::engine::prune::Pruner;
 use crate::engine::sweeper::Sweeper;
 use crate::model::Model;
 use crate::notify::endpoint::Endpoints;
@@ -183,8 +184,9 @@ impl Server {
         read.context("could not read the imported prices")?;
         let registered = store.when_it_answers(|| lease.register()).await;
         registered.context("could not register the executor")?;
-        let sweeper = Sweeper::new(store.clone(), config.engine.sweep, config.notify.book.clone())
-            .pruning(config.engine.retention);
+        let every = config.engine.sweep;
+        let sweeper = Sweeper::new(store.clone(), every, config.notify.book.clone());
+        let pruner = Pruner::new(store.clone(), config.engine.retention, every);
         let (watchdog, gauger) = (sweeper.clone(), Gauger::new(store.clone()));
         let notifier = Notifier::new(store.clone(), &config.notify)
             .context("could not set up the channels to people")?;
@@ -205,6 +207,7 @@ impl Server {
         self.spawn("renewal", |_| async move { lease.run(renewing).await });
         self.spawn("comparison", |_| async move { comparer.compare(comparing).await });
         self.spawn("sweeper", |stop| async move { sweeper.run(stop).await });
+        self.spawn("pruner", |stop| async move { pruner.run(stop).await });
         self.spawn("prices", |stop| async move { prices.run(stop).await });
         self.spawn("allowance", |stop| async move { allowance.run(stop).await });
         self.spawn("gauges", |stop| async move { gauger.run(stop).await });

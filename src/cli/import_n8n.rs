@@ -30,6 +30,7 @@ use crate::domain::job::Status;
 use crate::domain::word::Word as _;
 use crate::store::import::source::{OldRow, Source, SourceError};
 use crate::store::import::{Imported, OldJob};
+use crate::store::prune::Retention;
 use crate::store::{Store, StoreError, StoreSettings};
 
 /// So many rows are read at once; each brings its whole state.
@@ -100,7 +101,8 @@ pub async fn run(args: ImportArgs) -> Result<Exit> {
     let source = Source::open(&from, &args.table).await.map_err(refused)?;
     let store =
         Store::new(&config::database(&configured)?).context("could not open the database")?;
-    let import = Import { source, store, reading, is_trial: args.dry_run };
+    let kept = config::retention(&configured)?;
+    let import = Import { source, store, reading, kept, is_trial: args.dry_run };
     let done = import.run(args.step_base).await;
     import.source.close().await;
     import.store.close().await;
@@ -111,8 +113,7 @@ pub async fn run(args: ImportArgs) -> Result<Exit> {
     } else {
         report.write_text(&mut out)?;
     }
-    let is_whole = report.count(Outcome::LeftOut) == 0;
-    Ok(if is_whole { Exit::Ok } else { Exit::Unexpected })
+    Ok(if report.is_whole() { Exit::Ok } else { Exit::Unexpected })
 }
 
 /// What is wrong with the table is the caller's to mend.
@@ -129,6 +130,8 @@ struct Import {
     source: Source,
     store: Store,
     reading: Reading,
+    /// How long servers with this environment keep what ended.
+    kept: Retention,
     is_trial: bool,
 }
 
@@ -138,32 +141,34 @@ impl Import {
             Some(base) => Some(base),
             None => self.find_base().await?,
         };
-        let mut lines = Vec::new();
-        let mut after = String::new();
+        let nameless = self.source.nameless().await.context("could not read the table")?;
+        let (mut lines, mut after) = (Vec::new(), None);
         loop {
-            let rows = self.rows_after(&after).await?;
+            let rows = self.rows_after(after.as_deref()).await?;
             for old in &rows {
                 lines.push(self.import(old, base).await?);
             }
-            match rows.last() {
-                Some(last) => after.clone_from(&last.job_id),
-                None => break,
-            }
+            let Some(last) = rows.last() else { break };
+            after = Some(last.job_id.clone());
             eprintln!("{} rows read", lines.len());
         }
-        Ok(Report { is_trial: self.is_trial, lines })
+        Ok(Report { is_trial: self.is_trial, lines, nameless })
     }
 
-    async fn rows_after(&self, job_id: &str) -> Result<Vec<OldRow>> {
-        self.source.rows_after(job_id, BATCH).await.context("could not read the table")
+    async fn rows_after(&self, job_id: Option<&str>) -> Result<Vec<OldRow>> {
+        let rows = self.source.rows_after(job_id, BATCH).await;
+        let mut rows = rows.context("could not read the table")?;
+        // Of rows with one id the first is read, wherever a batch ends; the others are counted.
+        rows.dedup_by(|one, before| one.job_id == before.job_id);
+        Ok(rows)
     }
 
     /// How steps are counted, by the rows that make sense one way only; nothing if they do not agree.
     async fn find_base(&self) -> Result<Option<Base>> {
         let (mut zero, mut one) = (0, 0);
-        let mut after = String::new();
+        let mut after: Option<String> = None;
         loop {
-            let rows = self.rows_after(&after).await?;
+            let rows = self.rows_after(after.as_deref()).await?;
             for old in &rows {
                 match self.reading.read(old).ok().and_then(|row| row.vote()) {
                     Some(Base::Zero) => zero += 1,
@@ -172,7 +177,7 @@ impl Import {
                 }
             }
             let Some(last) = rows.last() else { break };
-            after.clone_from(&last.job_id);
+            after = Some(last.job_id.clone());
         }
         let found = match (zero, one) {
             (1.., 0) => Some(Base::Zero),
@@ -202,13 +207,21 @@ impl Import {
             notes: vec![why],
         };
         let read = self.reading.read(old).and_then(|row| row.into_job(base));
-        let (job, notes): (OldJob, Vec<String>) = match read {
+        let (job, mut notes): (OldJob, Vec<String>) = match read {
             Ok(read) => read,
             Err(why) => return Ok(left_out(why)),
         };
         let (outcome, status, notes) = match self.store.import_job(&job, self.is_trial).await {
-            Ok(Imported::Created(status)) => (Outcome::Imported, status.word(), notes),
+            Ok(Imported::Created(status)) => {
+                notes.extend(self.note_of_its_age(status, &job, old));
+                (Outcome::Imported, status.word(), notes)
+            }
             Ok(Imported::Existed) => (Outcome::ThereAlready, String::new(), Vec::new()),
+            Ok(Imported::Pruned) => (Outcome::Pruned, String::new(), Vec::new()),
+            Err(error) if error.is_of_the_schema() => {
+                let hint = "could not store a job; has a server of this release ever used this database, and may this user write to it?";
+                return Err(anyhow::Error::from(error).context(hint));
+            }
             Err(error @ StoreError::Unavailable(_)) => {
                 return Err(
                     anyhow::Error::from(error).context("could not store a job; run it again")
@@ -217,6 +230,18 @@ impl Import {
             Err(error) => return Ok(left_out(error.to_string())),
         };
         Ok(Line { job_id, outcome, status, notes })
+    }
+
+    /// What is to be told of history that will not be kept for long.
+    fn note_of_its_age(&self, status: Status, job: &OldJob, old: &OldRow) -> Option<String> {
+        let (_, kept) = self.kept.periods().into_iter().find(|(ended, _)| *ended == status)?;
+        let ended_at = job.ended_at?;
+        let age = (old.now - ended_at).to_std().ok()?;
+        (age >= kept).then(|| {
+            let on = ended_at.format("%Y-%m-%d");
+            let name = status.word().to_uppercase();
+            format!("it ended on {on}, longer ago than LONGHAUL_KEEP_{name}_DAYS says: servers prune it at once")
+        })
     }
 }
 

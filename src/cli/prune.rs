@@ -147,14 +147,22 @@ async fn prune(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {
             jobs(marked)
         );
     }
-    let (mut gone, mut last_at) = (Buried::default(), Instant::now());
+    let (mut gone, mut last_at, mut limit) = (Buried::default(), Instant::now(), BATCH_MAX);
     while last_at.elapsed() < PATIENCE {
-        let batch = store.bury_marked(kept, BATCH_MAX).await.context(hint)?;
+        let batch = match store.bury_marked(kept, limit).await {
+            Err(error) if error.may_pass() => {
+                limit = (limit / 2).max(1);
+                tokio::time::sleep(LOOK).await;
+                continue;
+            }
+            batch => batch.context(hint)?,
+        };
+        limit = (limit * 2).min(BATCH_MAX);
         gone = gone.and(batch);
         if batch.pruned() > 0 {
             last_at = Instant::now();
             eprintln!("{} pruned", jobs(gone.pruned()));
-        } else if store.marked_jobs().await.context(hint)? == 0 {
+        } else if store.marked_jobs(kept).await.context(hint)? == 0 {
             break;
         } else {
             tokio::time::sleep(LOOK).await;

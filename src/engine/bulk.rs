@@ -12,7 +12,7 @@ use futures::future::ready;
 use futures::stream::{self, StreamExt as _};
 use tokio::time::Instant;
 
-use super::control::{Command, How, check};
+use super::control::{Command, How, find_faults};
 use super::{Caller, Engine, EngineError, to_its_end};
 use crate::domain::id::JobKey;
 use crate::domain::job::Status;
@@ -135,8 +135,10 @@ impl Bulked {
         batch: &[Cursor],
         tried: Vec<Result<bool, StoreError>>,
     ) -> Result<bool, StoreError> {
-        let is_away =
-            |tried: &Result<bool, StoreError>| matches!(tried, Err(StoreError::Unavailable(_)));
+        // A lock that one job did not get in time says nothing of the database.
+        let is_away = |tried: &Result<bool, StoreError>| {
+            tried.as_ref().is_err_and(StoreError::is_of_the_connection)
+        };
         let all_away = tried.iter().all(is_away);
         for (place, tried) in batch.iter().zip(tried) {
             match tried {
@@ -144,8 +146,8 @@ impl Bulked {
                 // What was done before is told, and whoever goes on hears of it first.
                 Err(_) if all_away && self.matched > 0 => return Ok(false),
                 Err(error) if all_away => return Err(error),
-                // It was deleted meanwhile.
-                Err(StoreError::JobNotFound { .. }) => {}
+                // It was deleted or pruned meanwhile.
+                Err(StoreError::JobNotFound { .. } | StoreError::JobPruned { .. }) => {}
                 Err(error) => self.refuse(place.key(), &error),
             }
             self.matched += 1;
@@ -189,7 +191,7 @@ fn aim(bulk: &Bulk) -> Result<Aim, EngineError> {
         let field = format!("selector.statuses[{at}]");
         faults.add(field, format!("has nothing to {verb}: a job that is {}", in_words(*status)));
     }
-    check(&bulk.command, bulk.request_id.as_deref())?;
+    find_faults(&bulk.command, bulk.request_id.as_deref(), &mut faults);
     faults.into_result().map_err(EngineError::Invalid)?;
     Ok(aim)
 }

@@ -187,8 +187,14 @@ impl Command {
     }
 }
 
-pub(super) fn check(command: &Command, request_id: Option<&str>) -> Result<(), EngineError> {
+fn check(command: &Command, request_id: Option<&str>) -> Result<(), EngineError> {
     let mut faults = Faults::default();
+    find_faults(command, request_id, &mut faults);
+    faults.into_result().map_err(EngineError::Invalid)
+}
+
+/// Adds what is wrong with an action, whatever the job.
+pub(super) fn find_faults(command: &Command, request_id: Option<&str>, faults: &mut Faults) {
     if let Some(fault) = request_id.and_then(find_job_id_fault) {
         faults.add("request_id", fault);
     }
@@ -202,18 +208,17 @@ pub(super) fn check(command: &Command, request_id: Option<&str>) -> Result<(), E
                 faults.add(format!("{action}.comment"), "must say what is to be changed");
             }
             if let Some(edited) = edited_output {
-                check_edited(&format!("{action}.edited_output"), edited, &mut faults);
+                check_edited(&format!("{action}.edited_output"), edited, faults);
             }
             faults.check_text(&format!("{action}.comment"), comment, COMMENT_BYTES_MAX);
             let voter = on_behalf_of.as_deref().unwrap_or_default();
-            check_voter(&format!("{action}.on_behalf_of"), voter, &mut faults);
+            check_voter(&format!("{action}.on_behalf_of"), voter, faults);
         }
         Command::Resume { budget_usd } => {
-            check_budget("resume.budget_usd", *budget_usd, &mut faults);
+            check_budget("resume.budget_usd", *budget_usd, faults);
         }
         Command::Status | Command::Pause { .. } | Command::Retry { .. } => {}
     }
-    faults.into_result().map_err(EngineError::Invalid)
 }
 
 fn verb(verdict: Verdict) -> &'static str {

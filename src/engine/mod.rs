@@ -30,6 +30,8 @@ pub mod answer;
 
 pub mod sweeper;
 
+pub mod prune;
+
 pub mod gauge;
 
 pub mod count;

@@ -1,12 +1,9 @@
 //! The sweeper: every server looks for what time or death has changed, several times a second.
 //!
 //! It finds executors that are dead and the jobs they held, calls that nobody will settle, parked jobs that are due,
-//! approvals whose time is over or of which people are to be reminded, requests that could not be delivered, and jobs
-//! that ended long enough ago to be pruned.
+//! approvals whose time is over or of which people are to be reminded, and requests that could not be delivered.
 //! A round moves bounded batches until one is not full; a second round right after finds nothing.
 //! One kind that fails does not stop the others.
-
-mod prune;
 
 mod trust;
 
@@ -20,12 +17,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Level, event};
 
 use crate::domain::book::Book;
-use crate::store::prune::Retention;
 use crate::store::sweep::{BATCH_MAX, Judge, Judging, Sweep};
 use crate::store::{Store, StoreError};
 use crate::telemetry::METRIC;
-pub use prune::Pruned;
-use prune::Pruner;
 use trust::{Answer, CALM, Trust};
 
 /// A round ends after so many batches of one kind, so that no kind starves another.
@@ -58,8 +52,6 @@ pub struct Swept {
     pub reminded: usize,
     /// Requests of which it was told that they could not be delivered.
     pub undelivered: usize,
-    /// Ended jobs that were marked, and that were pruned.
-    pub pruned: Pruned,
     /// Kinds that could not be swept.
     pub failures: usize,
 }
@@ -70,7 +62,6 @@ pub struct Sweeper {
     store: Store,
     interval: Duration,
     book: Arc<Book>,
-    pruner: Pruner,
     /// How many rows a batch may have; less after a batch that failed.
     limit: Arc<AtomicI64>,
     /// When the last round ended in which nothing failed.
@@ -86,14 +77,7 @@ impl Sweeper {
     pub fn new(store: Store, interval: Duration, book: Arc<Book>) -> Self {
         let limit = Arc::new(AtomicI64::new(BATCH_MAX));
         let now = || Arc::new(Mutex::new(Instant::now()));
-        let pruner = Pruner::new(store.clone(), Retention::default());
-        Self { store, interval, book, pruner, limit, swept_at: now(), judged_at: now() }
-    }
-
-    /// The same, which also prunes what is not to be kept.
-    #[must_use]
-    pub fn pruning(self, retention: Retention) -> Self {
-        Self { pruner: Pruner::new(self.store.clone(), retention), ..self }
+        Self { store, interval, book, limit, swept_at: now(), judged_at: now() }
     }
 
     /// Sweeps until told to stop.
@@ -177,7 +161,6 @@ impl Sweeper {
         // The connection goes back before others are asked for.
         drop(judge);
         self.sweep_jobs(&mut swept).await;
-        swept.pruned = swept.count(self.pruner.round(self.interval).await);
         if swept != Swept::default() {
             tracing::debug!(?swept, "swept");
         }
@@ -206,7 +189,6 @@ impl Sweeper {
             Err(error) => swept.count(Err(error)),
         }
         self.sweep_jobs(&mut swept).await;
-        swept.pruned = swept.count(self.pruner.run_once().await);
         swept
     }
 

@@ -28,7 +28,6 @@ use crate::engine::submit::Submitted;
 use crate::engine::{Engine, EngineError};
 use crate::store::StoreError;
 use crate::store::job::JobView;
-use crate::store::list::Cursor;
 use crate::telemetry;
 
 /// The service as tonic serves it.
@@ -196,23 +195,24 @@ impl job_service_server::JobService for JobService {
         // One more than a page tells whether there is a next one.
         let limit = i64::try_from(size + 1).expect("a page is small");
         let store = self.engine.store();
-        let views = store.list(&selector, after.as_ref(), limit).await;
-        let views = views.map_err(status::failed_list)?;
+        let listed = store.list(&selector, after.as_ref(), limit).await;
+        let listed = listed.map_err(status::failed_list)?;
         let counted = if has_counts { Some(store.counts().await) } else { None };
         let counted = counted.transpose().map_err(status::failed_list)?;
-        let (mut jobs, mut bytes) = (Vec::new(), 0);
-        for view in views.iter().take(size) {
-            let job = as_seen_by(&authority, view, REPLY_BYTES_MAX);
+        let (mut jobs, mut bytes, mut last) = (Vec::new(), 0, None);
+        for (at, one) in listed.iter().enumerate().take(size) {
+            let job = one.job.as_ref().map(|view| as_seen_by(&authority, view, REPLY_BYTES_MAX));
             // Each job in the list is preceded by a tag and its length.
-            bytes += job.encoded_len() + 6;
+            bytes += job.as_ref().map_or(0, |job| job.encoded_len() + 6);
             if bytes > REPLY_BYTES_MAX && !jobs.is_empty() {
                 break;
             }
-            jobs.push(job);
+            jobs.extend(job);
+            last = Some((at, &one.place));
         }
-        let is_last = jobs.len() == views.len();
-        let last = jobs.len().checked_sub(1).filter(|_| !is_last).and_then(|at| views.get(at));
-        let next_page_token = last.map(|view| Cursor::of(view).token(&selector));
+        // A place whose job cannot be shown was passed all the same.
+        let last = last.filter(|(at, _)| at + 1 < listed.len());
+        let next_page_token = last.map(|(_, place)| place.token(&selector));
         Ok(Response::new(proto::ListJobsResponse {
             jobs,
             next_page_token: next_page_token.unwrap_or_default(),

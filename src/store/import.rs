@@ -51,6 +51,8 @@ pub enum Imported {
     Created(crate::domain::job::Status),
     /// It was there already, from the same content.
     Existed,
+    /// It was there, from the same content, and was pruned.
+    Pruned,
 }
 
 /// A request to a model that another system has made.
@@ -72,7 +74,8 @@ impl Store {
             return Ok(Imported::Created(status));
         }
         match self.compare(&job.key, &job.content, &hash).await? {
-            Stored::Created(..) | Stored::Existed | Stored::Pruned(_) => Ok(Imported::Existed),
+            Stored::Created(..) | Stored::Existed => Ok(Imported::Existed),
+            Stored::Pruned(_) => Ok(Imported::Pruned),
         }
     }
 

@@ -68,6 +68,14 @@ pub struct Cursor {
     job_id: String,
 }
 
+/// A place that was read.
+pub struct Listed {
+    /// The place.
+    pub place: Cursor,
+    /// What stands there; nothing, if it is of a newer release and cannot be shown.
+    pub job: Option<JobView>,
+}
+
 /// Before everything that a token of this release stands for; those of releases before begin with a number.
 const MARK: &str = "s";
 
@@ -109,11 +117,6 @@ impl Cursor {
         Some((selector, Self { created_at, job_id: job_id.to_owned() }))
     }
 
-    /// The place of a job.
-    pub fn of(view: &JobView) -> Self {
-        Self { created_at: view.created_at, job_id: view.key.job_id().to_owned() }
-    }
-
     /// The job in this place.
     pub fn key(&self) -> JobKey {
         JobKey::new(&self.job_id)
@@ -121,18 +124,20 @@ impl Cursor {
 }
 
 impl Store {
-    /// Up to so many jobs after a place in the list, without the outputs of their steps.
+    /// Up to so many places after one in the list, each with its job, without the outputs of its steps.
     pub async fn list(
         &self,
         selector: &Selector,
         after: Option<&Cursor>,
         limit: i64,
-    ) -> Result<Vec<JobView>, StoreError> {
+    ) -> Result<Vec<Listed>, StoreError> {
         let mut tx = self.snapshot().await?;
         let places = find(&mut tx, selector, None, after, limit).await?;
+        // Both see the same, so that each place has its row.
         let rows = read(&mut tx, &places).await?;
         tx.commit().await?;
-        rows.into_iter().filter_map(|row| row.into_view().transpose()).collect()
+        let listed = places.into_iter().zip(rows);
+        listed.map(|(place, row)| Ok(Listed { place, job: row.into_view()? })).collect()
     }
 
     /// The places of up to so many jobs that match, and to which something can be done.

@@ -6,6 +6,7 @@
 //! No transaction is ever open during a call to the outside world.
 
 mod open;
+mod trouble;
 
 pub mod presence;
 
@@ -92,7 +93,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPool, PgPoolOptions, PgSeverity};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Executor as _};
 use tokio::sync::SetOnce;
 
@@ -357,43 +358,4 @@ where
         }
     }
     bounded(transaction()).await
-}
-
-impl StoreError {
-    /// Whether the lease that was used may no longer move the job.
-    pub fn is_lease_lost(&self) -> bool {
-        matches!(self, Self::Refused(Refusal::LeaseLost))
-    }
-
-    /// Whether nothing more can be done on the connection it came over, or it never came to one.
-    fn is_of_the_connection(&self) -> bool {
-        let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
-        let Some(error) = error.as_database_error() else {
-            return matches!(self, Self::Unavailable(_));
-        };
-        let severity = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
-        let is_over = matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic));
-        // Connection trouble, no room, shutdown, a standby; a statement that took too long (57014) is no trouble of it.
-        let code = error.code().unwrap_or_default();
-        is_over || ["08", "53", "57P", "25006"].iter().any(|class| code.starts_with(class))
-    }
-
-    /// Whether a lock was not to be had in time.
-    fn is_lock_timeout(&self) -> bool {
-        let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
-        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        code.is_some_and(|code| code == "55P03")
-    }
-
-    /// As a failure of the environment: a login that went well once is not refused for a fault of ours.
-    fn of_the_environment(self) -> Self {
-        if let Self::Database(error) = self { Self::Unavailable(error) } else { self }
-    }
-
-    /// Whether Postgres undid a transaction for the sake of another, so that it may be tried again.
-    fn is_undone(&self) -> bool {
-        let (Self::Unavailable(error) | Self::Database(error)) = self else { return false };
-        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
-        code.is_some_and(|code| code == "40001" || code == "40P01")
-    }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use super::{Store, StoreError, bounded};
+use crate::domain::id::JobKey;
 use crate::domain::job::Status;
 use crate::domain::spec;
 use crate::domain::word::Word as _;
@@ -145,11 +146,14 @@ impl Store {
               select l.shard, l.job_id, s.fingerprint, l.status, l.reason, l.current_step, l.step_count, s.labels,
                 l.created_at, l.finished_at, longhaul.now()
               from looked l join longhaul.job_spec s using (shard, job_id)
-              where longhaul.is_at_rest(l.shard, l.job_id) and not exists (
-                select from longhaul.tombstone m
-                where m.shard = l.shard and m.job_id = l.job_id and m.pruned_at is null)
+              -- Whether there is a mark is asked first: it is the cheaper question, in words that suit the index by key alone.
+              where case when exists (
+                  select from longhaul.tombstone m
+                  where m.shard = l.shard and m.job_id = l.job_id and coalesce(m.pruned_at, 'infinity') = 'infinity')
+                then false else longhaul.is_at_rest(l.shard, l.job_id) end
               on conflict (shard, job_id) do update set fingerprint = excluded.fingerprint, labels = excluded.labels,
-                created_at = excluded.created_at, marked_at = excluded.marked_at, pruned_at = null
+                status = excluded.status, created_at = excluded.created_at, finished_at = excluded.finished_at,
+                marked_at = excluded.marked_at, pruned_at = null
               where t.pruned_at is not null
               returning 1
             )
@@ -171,48 +175,65 @@ impl Store {
     }
 
     /// Prunes up to so many jobs that were marked a while ago; one that cannot be pruned stops nobody but itself.
+    ///
+    /// A batch that took too long is an error, after which fewer are to be tried; a single job may be put off.
     pub async fn bury_marked(&self, kept: &Retention, limit: i64) -> Result<Buried, StoreError> {
-        let error = match self.bury(kept, limit).await {
+        let error = match self.bury(kept, limit, None).await {
             Err(error) if !error.is_of_the_connection() => error,
             buried => return buried,
         };
+        if limit > 1 && error.may_pass() {
+            return Err(error);
+        }
         tracing::warn!(
             error = &error as &dyn Error,
             "a batch could not be pruned; it goes one by one"
         );
-        let mut buried = Buried::default();
+        let (mut buried, mut was_put_off) = (Buried::default(), false);
         for _ in 0..limit {
-            let one = match self.bury(kept, 1).await {
-                Ok(one) => one,
-                Err(error) if error.is_of_the_connection() => return Err(error),
-                Err(error) => {
-                    let job_id = self.put_off_first().await?;
-                    tracing::error!(
-                        job_id,
-                        error = &error as &dyn Error,
-                        "could not prune a job; it is put off"
-                    );
-                    Buried { found: 1, ..Buried::default() }
+            let Some(mark) = self.find_mark(kept).await? else { break };
+            let error = match self.bury(kept, 1, Some(&mark)).await {
+                Ok(one) if one.pruned() + one.unmarked == 0 => break,
+                Ok(one) => {
+                    buried = buried.and(one);
+                    continue;
                 }
+                Err(error) => error,
             };
-            if one.found == 0 {
-                break;
+            // What ails more than one job is no fault of theirs.
+            let is_its_own =
+                !error.is_of_the_connection() && (!error.may_pass() || error.is_too_slow());
+            if was_put_off || !is_its_own {
+                return Err(error);
             }
-            buried = buried.and(one);
+            self.put_off_pruning(&mark).await?;
+            let (job_id, error) = (mark.job_id(), &error as &dyn Error);
+            tracing::error!(job_id, error, "could not prune a job; it is put off");
+            was_put_off = true;
+            buried.found += 1;
         }
         Ok(buried)
     }
 
     /// One transaction: every row of the jobs goes, and their tombstones are complete.
-    async fn bury(&self, kept: &Retention, limit: i64) -> Result<Buried, StoreError> {
+    async fn bury(
+        &self,
+        kept: &Retention,
+        limit: i64,
+        only: Option<&JobKey>,
+    ) -> Result<Buried, StoreError> {
         let [completed, failed, cancelled] = kept.seconds();
         let buried = sqlx::query_as!(
             Buried,
             r#"-- bury
             -- cross-shard: marks of all shards are in one index
             with marks as materialized (
-              select t.shard, t.job_id from longhaul.tombstone t
+              -- Others may keep jobs for a shorter time: their marks are theirs.
+              select t.shard, t.job_id, t.finished_at from longhaul.tombstone t
               where t.pruned_at is null and t.marked_at <= longhaul.now() - make_interval(secs => $2)
+                and t.finished_at <= longhaul.now() - make_interval(secs =>
+                  case t.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
+                and ($8::text is null or t.job_id = $8)
               order by t.marked_at, t.shard, t.job_id limit $1 for update skip locked
             ),
             -- Judged again on the locked row, should it have moved since it was marked.
@@ -225,10 +246,14 @@ impl Store {
                 and j.spec_version <= $6 and longhaul.is_at_rest(j.shard, j.job_id)
               for update of j skip locked
             ),
+            -- It moved since it was marked, or something of it is under way again. One that somebody holds stays marked.
             unmarked as (
               delete from longhaul.tombstone t using marks m
               where t.shard = m.shard and t.job_id = m.job_id and not exists (
-                select from due d where d.shard = m.shard and d.job_id = m.job_id)
+                  select from due d where d.shard = m.shard and d.job_id = m.job_id)
+                and (not longhaul.is_at_rest(m.shard, m.job_id) or not exists (
+                  select from longhaul.job j where j.shard = m.shard and j.job_id = m.job_id
+                    and j.status in ('completed', 'failed', 'cancelled') and j.finished_at <= m.finished_at))
               returning 1
             ),
             -- As many as fit; the others stay marked for the next batch.
@@ -246,8 +271,8 @@ impl Store {
             requests as (delete from longhaul.control_request x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             -- The ledger keeps what was used and paid, and no text.
             calls as (
-              update longhaul.model_call x set partial_output = null from gone g
-              where x.shard = g.shard and x.job_id = g.job_id and x.partial_output is not null),
+              update longhaul.model_call x set partial_output = null, error = null from gone g
+              where x.shard = g.shard and x.job_id = g.job_id and (x.partial_output is not null or x.error is not null)),
             specs as (delete from longhaul.job_spec x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             jobs as (delete from longhaul.job x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             buried as (
@@ -267,35 +292,57 @@ impl Store {
             cancelled,
             spec::VERSION,
             EVENTS_MAX,
+            only.map(JobKey::job_id),
         );
         bounded(buried.fetch_one(&self.pool)).await
     }
 
-    /// Leaves the job alone that is the next to be pruned, by the same order as that; answers which.
-    async fn put_off_first(&self) -> Result<Option<String>, StoreError> {
-        let put_off = sqlx::query_scalar!(
-            "-- put_off_pruning
+    /// The first mark that is due by these settings, in the order in which they are taken.
+    async fn find_mark(&self, kept: &Retention) -> Result<Option<JobKey>, StoreError> {
+        let [completed, failed, cancelled] = kept.seconds();
+        let found = sqlx::query_scalar!(
+            "-- find_mark
             -- cross-shard: marks of all shards are in one index
-            update longhaul.tombstone t set marked_at = longhaul.now() + make_interval(secs => $1)
-            from (
-              select m.shard, m.job_id from longhaul.tombstone m
-              where m.pruned_at is null and m.marked_at <= longhaul.now() - make_interval(secs => $2)
-              order by m.marked_at, m.shard, m.job_id limit 1 for update skip locked) f
-            where t.shard = f.shard and t.job_id = f.job_id
-            returning t.job_id",
-            PUT_OFF.as_secs_f64(),
+            select t.job_id from longhaul.tombstone t
+            where t.pruned_at is null and t.marked_at <= longhaul.now() - make_interval(secs => $1)
+              and t.finished_at <= longhaul.now() - make_interval(secs =>
+                case t.status when 'completed' then $2::float8 when 'failed' then $3::float8 else $4::float8 end)
+            order by t.marked_at, t.shard, t.job_id limit 1 for update skip locked",
             MARKED.as_secs_f64(),
+            completed,
+            failed,
+            cancelled,
         );
-        bounded(put_off.fetch_optional(&self.pool)).await
+        let found = bounded(found.fetch_optional(&self.pool)).await?;
+        Ok(found.map(|job_id| JobKey::new(&job_id)))
     }
 
-    /// How many marked jobs are to be pruned soon.
-    pub async fn marked_jobs(&self) -> Result<i64, StoreError> {
+    /// Leaves a marked job alone for a while.
+    async fn put_off_pruning(&self, mark: &JobKey) -> Result<(), StoreError> {
+        let put_off = sqlx::query!(
+            "-- put_off_pruning
+            update longhaul.tombstone set marked_at = longhaul.now() + make_interval(secs => $3)
+            where shard = $1 and job_id = $2 and pruned_at is null",
+            mark.shard(),
+            mark.job_id(),
+            PUT_OFF.as_secs_f64(),
+        );
+        bounded(put_off.execute(&self.pool)).await.map(|_done| ())
+    }
+
+    /// How many marked jobs are to be pruned soon by these settings.
+    pub async fn marked_jobs(&self, kept: &Retention) -> Result<i64, StoreError> {
+        let [completed, failed, cancelled] = kept.seconds();
         let marked = sqlx::query_scalar!(
             r#"-- marked_jobs
             -- cross-shard: marks of all shards are in one index
-            select count(*) as "marked!" from longhaul.tombstone
-            where pruned_at is null and marked_at <= longhaul.now()"#,
+            select count(*) as "marked!" from longhaul.tombstone t
+            where t.pruned_at is null and t.marked_at <= longhaul.now()
+              and t.finished_at <= longhaul.now() - make_interval(secs =>
+                case t.status when 'completed' then $1::float8 when 'failed' then $2::float8 else $3::float8 end)"#,
+            completed,
+            failed,
+            cancelled,
         );
         bounded(marked.fetch_one(&self.pool)).await
     }

@@ -64,7 +64,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_who_ask_within_a_time_share_one_look() {
-        let (pulse, long) = (Pulse::default(), Duration::from_secs(3600));
+        let (pulse, long) = (Pulse::default(), Duration::from_hours(1));
         assert!(pulse.take(long, async { true }).await);
         assert!(pulse.take(long, async { panic!("it was looked at already") }).await);
         assert!(!pulse.take(Duration::ZERO, async { false }).await);

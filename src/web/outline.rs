@@ -55,7 +55,6 @@ impl<'a> Shown<'a> {
 
 /// How a job stands.
 #[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "the names are the proto's")]
 pub(super) struct Outline<'a> {
     job_id: &'a str,
     status: Status,

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{PERSON, Rig, approve, events_of, events_until_end, links, resume, retry};
 use crate::program::{Folder, Program};
+use crate::prune::see_pruned;
 
 const WITHIN: Duration = Duration::from_mins(1);
 const STEPS: &str = r#"[{"type": "run", "prompt": "Draft it."}, {"type": "approval", "note": "Well?"}, {"type": "run", "prompt": "Send {{ step_1_output }}."}]"#;
@@ -55,6 +56,7 @@ impl Old {
             ("DATABASE_URL".to_owned(), self.rig.db.url.clone()),
             ("LONGHAUL_IMPORT_URL".to_owned(), self.rig.db.url.clone()),
             ("LONGHAUL_NOTIFY".to_owned(), PERSON.to_owned()),
+            ("LONGHAUL_KEEP_FAILED_DAYS".to_owned(), "0.5".to_owned()),
         ]);
         let args = [&["import-n8n", "--table", "n8n.durable_jobs"], args].concat();
         let output = Program::run(&args, &variables, WITHIN).await;
@@ -315,4 +317,76 @@ async fn our_own_view_and_a_table_that_is_not_there_are_refused_and_no_password_
     let output = Program::run(&args, &variables, WITHIN).await;
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("must name a Postgres") && !errors.contains("hunter2"), "{errors}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_table_is_read_by_the_index_of_its_ids() {
+    let old = Old::table(&[("LONGHAUL_NOTIFY", "")]).await;
+    let fill = "insert into n8n.durable_jobs (job_id, status, state)
+          select 'job-' || n, 'snoozed', jsonb_build_object('pad', repeat('x', 2000))
+          from generate_series(1, 20000) n;
+        analyze n8n.durable_jobs";
+    sqlx::raw_sql(fill).execute(&old.rig.db.pool).await.unwrap();
+    let report = old.report(&["--dry-run"]).await;
+    assert_eq!(report["left_out"], 20_000);
+    // Twice a hundred at a time: to see how steps are counted, and to import. All ids are read once, to count them.
+    let by_index = "select idx_scan >= 400 and $1 <> '' from pg_stat_user_indexes
+      where schemaname = 'n8n' and indexrelname = 'durable_jobs_pkey'";
+    old.rig.db.wait_until(by_index, "any").await;
+    let scans = "select seq_scan from pg_stat_user_tables where schemaname = 'n8n'";
+    assert!(old.rig.db.number(scans).await < 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_without_an_id_or_with_that_of_another_are_counted() {
+    let old = Old::table(&[("LONGHAUL_NOTIFY", "")]).await;
+    let loosen = "alter table n8n.durable_jobs drop constraint durable_jobs_pkey;
+      alter table n8n.durable_jobs alter job_id drop not null;
+      alter table n8n.durable_jobs alter job_id type varchar(40)";
+    sqlx::raw_sql(loosen).execute(&old.rig.db.pool).await.unwrap();
+    for job_id in ["one", "twice", "twice", "zero"] {
+        old.row(job_id, "paused", 1, json!({})).await;
+    }
+    let nameless = "insert into n8n.durable_jobs (status) values ('paused'), ('queued')";
+    sqlx::raw_sql(nameless).execute(&old.rig.db.pool).await.unwrap();
+    let (code, text, _) = old.import(&["--dry-run"]).await;
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("2 more left out: they have no job_id"), "{text}");
+    let report = old.report(&[]).await;
+    assert_eq!(
+        (&report["imported"], &report["without_job_id"], &report["with_job_id_of_another"]),
+        (&json!(3), &json!(2), &json!(1)),
+        "{report}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_that_is_pruned_at_once_is_told_before_and_after() {
+    let old = Old::table(&[("LONGHAUL_KEEP_FAILED_DAYS", "0.5")]).await;
+    old.row("old", "failed", 1, json!({})).await;
+    old.row("kept", "completed", 3, sent()).await;
+    let rows = old.rows(&["--dry-run"]).await;
+    assert!(rows["old"].2.contains("LONGHAUL_KEEP_FAILED_DAYS"), "{rows:?}");
+    assert_eq!(old.rows(&[]).await, rows);
+    see_pruned(&old.rig.db, &["old"]).await;
+    let rows = old.rows(&[]).await;
+    assert_eq!((rows["old"].0.as_str(), rows["kept"].0.as_str()), ("pruned", "there_already"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_is_told_and_a_broken_database_is_told_once() {
+    let old = Old::table(&[("LONGHAUL_NOTIFY", "")]).await;
+    let mut odd = sent();
+    odd["step_1_tokens"] = json!("many");
+    old.row("odd", "completed", 3, odd).await;
+    old.row("other", "Rejected", 2, drafted()).await;
+    let statuses = old.file("statuses.json", r#"{"rejected": "cancelled"}"#);
+    let rows = old.rows(&["--statuses", &statuses]).await;
+    assert!(rows["odd"].2.contains("step 1: its tokens cannot be read"), "{rows:?}");
+    assert_eq!(old.rig.job("other").await.reason, "REJECTED");
+    let broken = "alter table longhaul.job rename to gone";
+    sqlx::raw_sql(broken).execute(&old.rig.db.pool).await.unwrap();
+    let (code, said, errors) = old.import(&["--dry-run"]).await;
+    assert_ne!(code, 0);
+    assert_eq!(errors.matches("has a server of this release").count(), 1, "{said}\n{errors}");
 }

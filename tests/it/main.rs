@@ -136,6 +136,7 @@ mod silence;
 
 mod prune;
 
+mod prune_apart;
 mod prune_command;
 
 mod pruned;

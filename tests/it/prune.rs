@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use longhaul::engine::sweeper::{Pruned, Sweeper};
+use longhaul::engine::prune::{Pruned, Pruner};
 use longhaul::rpc::proto::{JobSettings, JobStatus};
 use longhaul::store::prune::Retention;
-use longhaul::store::sweep::Judging;
 use longhaul::store::{Store, StoreSettings};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Row as _};
@@ -54,13 +53,17 @@ async fn tables_of(db: &Database, job_id: &str) -> Vec<String> {
     with_rows
 }
 
-/// A sweeper beside those of servers, which keeps completed jobs for a second.
-async fn sweeper(db: &Database) -> Sweeper {
+/// A pruner beside those of servers, which keeps completed and cancelled jobs for a second.
+pub async fn pruner(db: &Database) -> Pruner {
+    let second = Some(Duration::from_secs(1));
+    pruner_of(db, Retention { completed: second, cancelled: second, failed: None }).await
+}
+
+pub async fn pruner_of(db: &Database, kept: Retention) -> Pruner {
     let settings =
         StoreSettings { database_url: db.url.clone().into(), direct_url: None, connections_max: 2 };
     let store = Store::connect(&settings).await.unwrap();
-    let kept = Retention { completed: Some(Duration::from_secs(1)), ..Retention::default() };
-    Sweeper::new(store, Duration::from_mins(1), std::sync::Arc::default()).pruning(kept)
+    Pruner::new(store, kept, Duration::from_mins(1))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,18 +141,18 @@ async fn a_job_whose_notices_are_on_their_way_stays_until_they_are_sent() {
         job("later", [wait(0)]),
     ))
     .await;
-    let marks = sweeper(&rig.db).await;
+    let marks = pruner(&rig.db).await;
     rig.db.shift_clock(2 * DAY).await;
     for _ in 0..3 {
-        assert_eq!(marks.run_once(Judging::Nobody).await.pruned, Pruned::default());
+        assert_eq!(marks.run_once().await.unwrap(), Pruned::default());
     }
     rig.sandbox.mend().await;
     rig.db.shift_clock(600).await;
     see_pruned(&rig.db, &["told", "later"]).await;
 }
 
-/// Jobs that are due to be pruned by `sweeper`, and no more than that.
-async fn due(rig: &Rig, count: usize) {
+/// Jobs that are due to be pruned by `pruner`, and no more than that.
+pub async fn due(rig: &Rig, count: usize) {
     join_all(
         (0..count).map(|number| rig.submit(job(&format!("due-{number}"), [wait(0), wait(0)]))),
     )
@@ -161,12 +164,11 @@ async fn due(rig: &Rig, count: usize) {
 async fn two_servers_that_prune_at_once_divide_the_work_and_a_second_round_finds_nothing() {
     let rig = Rig::start_with(&[("LONGHAUL_NOTIFY", "")]).await;
     due(&rig, 230).await;
-    let (one, two) = (sweeper(&rig.db).await, sweeper(&rig.db).await);
+    let (one, two) = (pruner(&rig.db).await, pruner(&rig.db).await);
     let both = async || {
-        let (one, two) = (one.run_once(Judging::Nobody), two.run_once(Judging::Nobody));
-        let (a, b) = tokio::join!(Box::pin(one), Box::pin(two));
-        assert_eq!((a.failures, b.failures), (0, 0));
-        (a.pruned.marked + b.pruned.marked, a.pruned.pruned + b.pruned.pruned)
+        let (a, b) = tokio::join!(Box::pin(one.run_once()), Box::pin(two.run_once()));
+        let (a, b) = (a.unwrap(), b.unwrap());
+        (a.marked + b.marked, a.pruned + b.pruned)
     };
     assert_eq!(both().await, (230, 0));
     assert_eq!(both().await, (0, 0), "what is marked has to wait");
@@ -185,14 +187,14 @@ async fn long_jobs_go_a_few_at_a_time_and_each_batch_is_well_within_the_time_of_
         rig.submit(job(&format!("long-{number}"), (0..1000).map(|_| wait(0)))).await;
     }
     rig.db.shift_clock(5).await;
-    let sweeper = sweeper(&rig.db).await;
-    assert_eq!(sweeper.run_once(Judging::Nobody).await.pruned.marked, 30);
+    let pruner = pruner(&rig.db).await;
+    assert_eq!(pruner.run_once().await.unwrap().marked, 30);
     rig.db.shift_clock(11).await;
     // Each has 1,002 events, and a batch begins no further job beyond 20,000.
     for expected in [20, 10] {
         let begun_at = std::time::Instant::now();
-        let swept = sweeper.run_once(Judging::Nobody).await;
-        assert_eq!((swept.pruned.pruned, swept.failures), (expected, 0));
+        let swept = pruner.run_once().await.unwrap();
+        assert_eq!((swept.pruned, swept.marked), (expected, 0));
         println!("{expected} jobs of a thousand steps in {:?}", begun_at.elapsed());
     }
     assert_eq!(rig.db.job_count().await, 0);
@@ -208,15 +210,15 @@ async fn a_job_that_cannot_be_pruned_stops_nobody_but_itself() {
         create trigger strike before delete on longhaul.event for each row
           when (old.job_id = 'due-7') execute function public.strike()";
     sqlx::raw_sql(strike).execute(&rig.db.pool).await.unwrap();
-    let sweeper = sweeper(&rig.db).await;
-    sweeper.run_once(Judging::Nobody).await;
+    let pruner = pruner(&rig.db).await;
+    pruner.run_once().await.unwrap();
     rig.db.shift_clock(11).await;
-    assert_eq!(sweeper.run_once(Judging::Nobody).await.pruned, Pruned { marked: 0, pruned: 19 });
+    assert_eq!(pruner.run_once().await.unwrap(), Pruned { marked: 0, pruned: 19 });
     assert_eq!(rig.job("due-7").await.steps.len(), 2, "it is whole");
-    assert_eq!(sweeper.run_once(Judging::Nobody).await.pruned, Pruned::default());
+    assert_eq!(pruner.run_once().await.unwrap(), Pruned::default());
     sqlx::raw_sql("drop trigger strike on longhaul.event").execute(&rig.db.pool).await.unwrap();
     rig.db.shift_clock(3700).await;
-    assert_eq!(sweeper.run_once(Judging::Nobody).await.pruned, Pruned { marked: 0, pruned: 1 });
+    assert_eq!(pruner.run_once().await.unwrap(), Pruned { marked: 0, pruned: 1 });
 }
 
 #[tokio::test(flavor = "multi_thread")]

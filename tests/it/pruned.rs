@@ -1,8 +1,9 @@
 //! Pruned jobs: what is told of them at every door, and what still counts them.
 
 use longhaul::rpc::proto::{
-    GetJobRequest, GetUsageRequest, JobSettings, JobStatus, ListJobsRequest, UsageGrouping,
-    UsageRow, watch_job_response::Content,
+    EventKind, GetJobRequest, GetUsageRequest, JobSelector, JobSettings, JobStatus,
+    ListJobsRequest, RunStep, TruncationPolicy, UsageGrouping, UsageRow,
+    watch_job_response::Content,
 };
 use prost_types::Timestamp;
 use serde_json::json;
@@ -10,7 +11,7 @@ use tonic::{Code, Status};
 
 use crate::harness::{
     Client, PERSON, Process, Rig, Told, approval, approve, cancel, job, links, pause, retry, run,
-    wait, with,
+    run_step, wait, with,
 };
 use crate::prune::{DAY, KEPT, see_pruned};
 
@@ -20,11 +21,12 @@ async fn try_job(client: &Client, job_id: &str) -> Result<(), Status> {
 }
 
 /// Every line of a report since a fixed day.
-async fn usage(rig: &Rig, group_by: UsageGrouping) -> Vec<UsageRow> {
+async fn usage(rig: &Rig, group_by: UsageGrouping, selector: &JobSelector) -> Vec<UsageRow> {
     let from_at = Some(Timestamp { seconds: 1_700_000_000, nanos: 0 });
     let request = GetUsageRequest {
         from_at,
         group_by: group_by.into(),
+        selector: Some(selector.clone()),
         label_key: if group_by == UsageGrouping::Label { "team".to_owned() } else { String::new() },
         ..GetUsageRequest::default()
     };
@@ -172,23 +174,73 @@ async fn pages_are_stable_while_jobs_are_pruned() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_counts_pruned_jobs_as_before_and_keeps_no_text() {
     let rig = Rig::start_with(&KEPT).await;
-    for (job_id, team) in [("one", "a"), ("two", "b"), ("three", "a")] {
+    for (job_id, team) in [("one", "a"), ("two", "b"), ("three", "a"), ("cut", "b")] {
         let labels = [("team".to_owned(), team.to_owned())].into();
         let settings = JobSettings { labels, ..JobSettings::default() };
-        rig.submit(with(settings, job(job_id, [run("Write a line.")]))).await;
-        rig.settled_as(job_id, JobStatus::Completed).await;
+        let mut step = RunStep { prompt: "Write a line.".to_owned(), ..RunStep::default() };
+        if job_id == "cut" {
+            (step.max_tokens, step.on_truncated) = (3, TruncationPolicy::Fail.into());
+        }
+        let ended = if job_id == "cut" { JobStatus::Failed } else { JobStatus::Completed };
+        rig.submit(with(settings, job(job_id, [run_step(step)]))).await;
+        rig.settled_as(job_id, ended).await;
     }
-    let groupings =
-        [UsageGrouping::Label, UsageGrouping::Job, UsageGrouping::Model, UsageGrouping::Day];
+    let submitted_at = rig.job("two").await.created_at;
+    let whole = JobSelector::default();
+    let labels = [("team".to_owned(), "a".to_owned())].into();
+    let selectors = [
+        JobSelector { statuses: vec![JobStatus::Failed.into()], ..whole.clone() },
+        JobSelector { labels, ..whole.clone() },
+        JobSelector { created_from: submitted_at, ..whole.clone() },
+        JobSelector { created_before: submitted_at, ..whole.clone() },
+    ];
+    let mut questions: Vec<(UsageGrouping, JobSelector)> =
+        [UsageGrouping::Label, UsageGrouping::Model, UsageGrouping::Day]
+            .map(|grouping| (grouping, whole.clone()))
+            .into();
+    questions.extend(selectors.into_iter().map(|selector| (UsageGrouping::Job, selector)));
     let mut before = Vec::new();
-    for grouping in groupings {
-        before.push(usage(&rig, grouping).await);
+    for (grouping, selector) in &questions {
+        before.push(usage(&rig, *grouping, selector).await);
     }
-    rig.db.shift_clock(31 * DAY).await;
-    see_pruned(&rig.db, &["one", "two", "three"]).await;
-    for (grouping, before) in groupings.into_iter().zip(before) {
-        assert_eq!(usage(&rig, grouping).await, before, "{grouping:?}");
-    }
+    // Each report has its rows and their sum.
+    let counts: Vec<usize> = before.iter().map(|rows| rows.len() - 1).collect();
+    assert_eq!(counts[3..], [1, 2, 3, 1], "{before:?}");
     let texts = "select count(*) from longhaul.model_call where partial_output is not null";
+    assert!(rig.db.number(texts).await > 0);
+    rig.db.shift_clock(61 * DAY).await;
+    see_pruned(&rig.db, &["one", "two", "three", "cut"]).await;
+    for ((grouping, selector), before) in questions.iter().zip(before) {
+        assert_eq!(usage(&rig, *grouping, selector).await, before, "{grouping:?} {selector:?}");
+    }
+    let texts = "select count(*) from longhaul.model_call
+      where partial_output is not null or error is not null";
+    assert_eq!(rig.db.number(texts).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_call_that_is_settled_after_its_job_was_pruned_brings_no_text_back() {
+    let rig = Rig::without_server(&[&KEPT[..], &[("LONGHAUL_LEASE_SECONDS", "2")]].concat()).await;
+    let first = Process::serve(&rig, &[]).await;
+    rig.sandbox.break_model(json!({"matching": "long", "hold_after_events": 6})).await;
+    first.client.submit(job("cut", [run("Write a long story.")])).await;
+    let noted = "select length(partial_output) > 0 from longhaul.model_call where job_id = $1";
+    rig.db.wait_until(noted, "cut").await;
+    first.freeze();
+    let other = Process::serve(&rig, &[]).await;
+    other.client.event("cut", EventKind::AttemptLost).await;
+    other.client.control("cut", cancel()).await;
+    let at_rest = "select bool_and(outcome not in ('started', 'batched'))
+      from longhaul.model_call where job_id = $1";
+    rig.db.wait_until(at_rest, "cut").await;
+    rig.db.shift_clock(DAY).await;
+    see_pruned(&rig.db, &["cut"]).await;
+    assert_eq!(rig.db.outcomes("cut").await[0].1, "lost");
+    first.thaw();
+    rig.sandbox.mend().await;
+    let settled = "select bool_and(outcome <> 'lost') from longhaul.model_call where job_id = $1";
+    rig.db.wait_until(settled, "cut").await;
+    let texts = "select count(*) from longhaul.model_call
+      where partial_output is not null or error is not null";
     assert_eq!(rig.db.number(texts).await, 0);
 }

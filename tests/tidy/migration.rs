@@ -145,6 +145,26 @@ fn a_migration_works_with_the_release_before() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
+/// Where two numbers do not follow each other.
+fn find_gap(mut numbers: Vec<u32>) -> Option<(u32, u32)> {
+    numbers.push(0);
+    numbers.sort_unstable();
+    numbers.windows(2).map(|two| (two[0], two[1])).find(|(one, next)| one + 1 != *next)
+}
+
+#[test]
+fn the_numbers_of_migrations_follow_each_other() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let entries = fs::read_dir(folder).expect("the folder is there");
+    let names = entries.map(|entry| entry.expect("it is readable").file_name());
+    let number = |name: &str| name.get(..4).and_then(|four| four.parse().ok());
+    let numbers =
+        names.map(|name| number(&name.to_string_lossy()).expect("it begins with four digits"));
+    assert_eq!(find_gap(numbers.collect()), None, "one is missing or is there twice");
+    assert_eq!(find_gap(vec![3, 1]), Some((1, 3)));
+    assert_eq!(find_gap(vec![1, 2, 2]), Some((2, 2)));
+}
+
 #[test]
 fn see_a_migration_that_the_release_before_cannot_bear() {
     let harms = |text: &str| harms("a.sql", text);

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::super::render::{one_line, thousands};
+use crate::store::import::source::Nameless;
 
 /// So many rows that need a look are named in the text.
 const NAMED_MAX: usize = 100;
@@ -30,6 +31,8 @@ pub(super) enum Outcome {
     Imported,
     /// It was here already.
     ThereAlready,
+    /// It was here and was pruned since, so that its id stays taken.
+    Pruned,
     /// It was left out.
     LeftOut,
 }
@@ -52,9 +55,16 @@ pub(super) struct Line {
 pub(super) struct Report {
     pub(super) is_trial: bool,
     pub(super) lines: Vec<Line>,
+    /// Rows that were not read.
+    pub(super) nameless: Nameless,
 }
 
 impl Report {
+    /// Whether nothing was left out.
+    pub(super) fn is_whole(&self) -> bool {
+        self.count(Outcome::LeftOut) == 0 && self.nameless == Nameless::default()
+    }
+
     /// How many rows ended so.
     pub(super) fn count(&self, outcome: Outcome) -> usize {
         self.lines.iter().filter(|line| line.outcome == outcome).count()
@@ -66,7 +76,10 @@ impl Report {
             "dry_run": self.is_trial,
             "imported": self.count(Outcome::Imported),
             "there_already": self.count(Outcome::ThereAlready),
+            "pruned": self.count(Outcome::Pruned),
             "left_out": self.count(Outcome::LeftOut),
+            "without_job_id": self.nameless.without_id,
+            "with_job_id_of_another": self.nameless.repeated,
             "jobs": self.lines,
             "not_carried_over": LEFT,
         });
@@ -78,7 +91,7 @@ impl Report {
         let named: Vec<&Line> = self.lines.iter().filter(|line| !line.notes.is_empty()).collect();
         for line in named.iter().take(NAMED_MAX) {
             let word = match line.outcome {
-                Outcome::Imported | Outcome::ThereAlready => "note",
+                Outcome::Imported | Outcome::ThereAlready | Outcome::Pruned => "note",
                 Outcome::LeftOut => "left out",
             };
             for note in &line.notes {
@@ -100,6 +113,15 @@ impl Report {
             "{imported} {what}, {there} there already, {} left out",
             counted(Outcome::LeftOut)
         )?;
+        for (count, what) in [
+            (self.count(Outcome::Pruned) as i64, "were here and have been pruned since"),
+            (self.nameless.without_id, "more left out: they have no job_id"),
+            (self.nameless.repeated, "more left out: their job_id is that of another row"),
+        ] {
+            if count > 0 {
+                writeln!(out, "{} {what}", thousands(count))?;
+            }
+        }
         for left in LEFT {
             writeln!(out, "- {left}")?;
         }

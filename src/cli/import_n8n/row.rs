@@ -10,7 +10,7 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::place::{Base, Clues, Doubt, Kind, Place};
-use super::state::State;
+use super::state::{COST, DECISION, OUTPUT, State, TOKENS};
 use crate::domain::id::JobKey;
 use crate::domain::import::{Past, Standing, result};
 use crate::domain::job::{Reason, Status, StepResult};
@@ -39,6 +39,8 @@ pub(super) struct Row {
     status: Status,
     kinds: Vec<Kind>,
     results: Vec<Option<StepResult>>,
+    /// What stands in its state and cannot be read, by step.
+    unread: Vec<(usize, String)>,
     done: usize,
     current: Option<i64>,
     was_rejected: bool,
@@ -74,6 +76,9 @@ impl Reading {
             Kind::Approval | Kind::Wait => None,
         });
         let results: Vec<Option<StepResult>> = results.collect();
+        let unread = (1..).zip(&results).filter(|(_, result)| result.is_some());
+        let unread = unread.flat_map(|(step, _)| state.unread(step).map(move |what| (step, what)));
+        let unread: Vec<(usize, String)> = unread.collect();
         let is_done = |step: &usize| {
             results[step - 1].is_some()
                 || (kinds[step - 1] == Kind::Approval && state.is_approved(*step))
@@ -84,7 +89,7 @@ impl Reading {
             .row
             .get("status")
             .and_then(Value::as_str)
-            .is_some_and(|word| word.contains("reject"));
+            .is_some_and(|word| word.to_lowercase().contains("reject"));
         Ok(Row {
             key: JobKey::new(&old.job_id),
             content: submission.content(),
@@ -98,6 +103,7 @@ impl Reading {
             updated_at: moment(old.row.get("updated_at")),
             kinds,
             results,
+            unread,
         })
     }
 
@@ -146,9 +152,8 @@ impl Reading {
 /// What the template may have written beside what was asked.
 fn without_results(step: &mut Value) {
     let Some(fields) = step.as_object_mut() else { return };
-    for name in
-        ["output", "result", "tokens", "usage", "cost", "cost_usd", "status", "error", "decision"]
-    {
+    let others = ["status", "error"];
+    for name in [&OUTPUT[..], &TOKENS, &COST, &DECISION, &others].concat() {
         fields.remove(name);
     }
 }
@@ -186,6 +191,9 @@ impl Row {
         }
         let mut done = self.results;
         done.truncate(next - 1);
+        for (step, what) in self.unread.iter().filter(|(step, _)| *step < next) {
+            notes.push(format!("step {step}: {what}, and count as unknown"));
+        }
         for ((step, kind), made) in (1..).zip(&self.kinds).zip(&mut done) {
             if *kind == Kind::Run && made.is_none() {
                 notes.push(format!("step {step} is done, and its output is not in its state"));

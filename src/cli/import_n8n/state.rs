@@ -12,10 +12,10 @@ use crate::domain::job::StepResult;
 use crate::domain::money::{Usage, Usd};
 
 /// Names of what a step made.
-const OUTPUT: [&str; 5] = ["output", "result", "answer", "response", "text"];
-const TOKENS: [&str; 2] = ["tokens", "usage"];
-const COST: [&str; 2] = ["cost_usd", "cost"];
-const DECISION: [&str; 3] = ["decision", "verdict", "approved"];
+pub(super) const OUTPUT: [&str; 5] = ["output", "result", "answer", "response", "text"];
+pub(super) const TOKENS: [&str; 2] = ["tokens", "usage"];
+pub(super) const COST: [&str; 2] = ["cost_usd", "cost"];
+pub(super) const DECISION: [&str; 3] = ["decision", "verdict", "approved"];
 /// Where the request may be, beside the top.
 const WITHIN: [&str; 4] = ["request", "input", "body", "job"];
 
@@ -44,10 +44,21 @@ impl<'a> State<'a> {
     /// What a run step came to, if there is an output.
     pub(super) fn result(&self, step: usize) -> Option<StepResult> {
         let output = self.find(step, &OUTPUT).and_then(as_text)?;
-        let usage = self.find(step, &TOKENS).map(usage).unwrap_or_default();
+        let usage = self.find(step, &TOKENS).and_then(usage).unwrap_or_default();
         let cost_usd = self.find(step, &COST).and_then(dollars);
         let model = self.find(step, &["model"]).and_then(Value::as_str).unwrap_or("imported");
         Some(result(output, usage, cost_usd, model.to_owned()))
+    }
+
+    /// What is told of a step's tokens and money in a way that cannot be read.
+    pub(super) fn unread(&self, step: usize) -> impl Iterator<Item = String> + use<> {
+        let tokens = self.find(step, &TOKENS).filter(|tokens| usage(tokens).is_none());
+        let cost = self.find(step, &COST).filter(|cost| dollars(cost).is_none());
+        let told = [("tokens", tokens), ("costs", cost)].map(|(what, found)| {
+            let text: String = found?.to_string().chars().take(60).collect();
+            Some(format!("its {what} cannot be read ({text})"))
+        });
+        told.into_iter().flatten()
     }
 
     /// Whether an approval step is known to have been approved.
@@ -115,16 +126,18 @@ fn as_text(value: &Value) -> Option<String> {
     }
 }
 
-fn usage(tokens: &Value) -> Usage {
+/// Tokens in and out; nothing if neither can be read.
+fn usage(tokens: &Value) -> Option<Usage> {
     let count = |names: [&str; 3]| {
         let found = names.iter().find_map(|name| tokens.get(*name)?.as_i64());
-        found.unwrap_or_default().max(0)
+        found.filter(|count| *count >= 0)
     };
-    Usage {
-        input_tokens: count(["input", "input_tokens", "prompt_tokens"]),
-        output_tokens: count(["output", "output_tokens", "completion_tokens"]),
-        ..Usage::default()
-    }
+    let input_tokens = count(["input", "input_tokens", "prompt_tokens"]);
+    let output_tokens = count(["output", "output_tokens", "completion_tokens"]);
+    input_tokens.or(output_tokens)?;
+    let (input_tokens, output_tokens) =
+        (input_tokens.unwrap_or_default(), output_tokens.unwrap_or_default());
+    Some(Usage { input_tokens, output_tokens, ..Usage::default() })
 }
 
 fn dollars(cost: &Value) -> Option<Usd> {
@@ -171,6 +184,22 @@ mod tests {
         for nothing in [json!({}), json!({"step_1_output": null}), json!({"step_2_output": "x"})] {
             assert_eq!(read(&nothing, 1), None, "{nothing}");
         }
+    }
+
+    #[test]
+    fn tokens_and_costs_that_cannot_be_read_are_told() {
+        let state = json!({
+            "step_1_output": "x", "step_1_tokens": "many", "step_1_cost_usd": "a dollar",
+            "step_2_output": "x", "step_2_tokens": {"input": 3}, "step_2_cost_usd": -1,
+            "step_3_output": "x", "step_3_tokens": null,
+        });
+        let state = State::new(state.as_object().expect("an object"));
+        let told = |step| state.unread(step).collect::<Vec<_>>();
+        let [tokens, costs] =
+            ["its tokens cannot be read (\"many\")", "its costs cannot be read (\"a dollar\")"];
+        assert_eq!(told(1), [tokens, costs]);
+        assert_eq!(told(2), ["its costs cannot be read (-1)"]);
+        assert_eq!(told(3), Vec::<String>::new());
     }
 
     #[test]

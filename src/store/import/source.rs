@@ -19,6 +19,17 @@ pub struct Source {
     pool: PgPool,
     /// Its name as SQL wants it.
     table: String,
+    /// The type of its ids, as SQL wants it.
+    id_type: String,
+}
+
+/// Rows that cannot be told from others, and are not read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nameless {
+    /// How many have no id.
+    pub without_id: i64,
+    /// How many have an id that another has too, beside the first of each.
+    pub repeated: i64,
 }
 
 /// A row as it stands there.
@@ -60,6 +71,9 @@ impl Source {
             "-- find_source
             select c.oid::regclass::text as name, c.relkind = 'v' and (n.nspname = 'longhaul'
                 or pg_catalog.pg_get_viewdef(c.oid) ~ '\\mlonghaul\\.') as is_ours,
+              -- With its own length nothing that it holds is cut.
+              (select pg_catalog.format_type(a.atttypid, -1) from pg_catalog.pg_attribute a
+                where a.attrelid = c.oid and a.attname = 'job_id' and a.attnum > 0 and not a.attisdropped) as id_type,
               array(select a.attname::text from pg_catalog.pg_attribute a
                 where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as columns
             from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -77,26 +91,55 @@ impl Source {
             return Err(SourceError::NoColumn { table, column });
         }
         let table = found.try_get("name").map_err(read)?;
-        Ok(Self { pool, table })
+        let id_type = found.try_get("id_type").map_err(read)?;
+        Ok(Self { pool, table, id_type })
     }
 
-    /// The rows after an id, up to so many.
-    pub async fn rows_after(&self, job_id: &str, limit: i64) -> Result<Vec<OldRow>, StoreError> {
-        // The name comes from Postgres itself, which has quoted it.
+    /// The rows after an id, or the first ones, up to so many; they come by the index of the ids.
+    pub async fn rows_after(
+        &self,
+        job_id: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<OldRow>, StoreError> {
+        // Both names come from Postgres itself, which has quoted them.
+        let (table, id_type) = (&self.table, &self.id_type);
+        let after = match job_id {
+            Some(_) => format!("t.job_id > $2::text::{id_type}"),
+            None => "t.job_id is not null".to_owned(),
+        };
         let statement = format!(
             "-- old_rows
-            select t.job_id::text as job_id, to_jsonb(t) as row, now() as now from {} t
-            where t.job_id is not null and t.job_id::text collate \"C\" > $1
-            order by t.job_id::text collate \"C\" limit $2",
-            self.table
+            select p.job_id::text as job_id, to_jsonb(p) as row, now() as now
+            from (select t.* from {table} t where {after} order by t.job_id limit $1) p
+            order by p.job_id"
         );
-        let rows = sqlx::query(AssertSqlSafe(statement)).bind(job_id).bind(limit);
+        let rows = sqlx::query(AssertSqlSafe(statement)).bind(limit);
+        let rows = if let Some(job_id) = job_id { rows.bind(job_id) } else { rows };
         let rows = bounded(rows.fetch_all(&self.pool)).await?;
         let read = |row: sqlx::postgres::PgRow| {
             let (job_id, now) = (row.try_get("job_id")?, row.try_get("now")?);
             Ok(OldRow { job_id, row: row.try_get("row")?, now })
         };
         rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
+    }
+
+    /// The rows that are passed over, which reads every id and may take a while.
+    pub async fn nameless(&self) -> Result<Nameless, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::raw_sql("-- take_time_there\nset local statement_timeout = '10min'")
+            .execute(&mut *tx)
+            .await?;
+        let statement = format!(
+            "-- nameless_rows
+            select count(*) filter (where t.job_id is null) as without_id,
+              count(t.job_id) - count(distinct t.job_id) as repeated
+            from {} t",
+            self.table
+        );
+        let row = sqlx::query(AssertSqlSafe(statement)).fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        let (without_id, repeated) = (row.try_get("without_id")?, row.try_get("repeated")?);
+        Ok(Nameless { without_id, repeated })
     }
 
     /// Closes its connection.

@@ -178,8 +178,13 @@ macro_rules! statement {
                 ),
                 settled as (
                   update longhaul.model_call m set outcome = t.outcome, settled_at = (select now from gate), usage = t.usage,
-                    cost_usd = t.cost_usd, provider_request_id = t.provider_request_id, error = t.error,
-                    partial_output = t.partial_output
+                    cost_usd = t.cost_usd, provider_request_id = t.provider_request_id,
+                    -- Of a pruned job only a lost call is left to be settled, and no text is kept of it.
+                    (error, partial_output) = (
+                      select case when not p.is_pruned then t.error end, case when not p.is_pruned then t.partial_output end
+                      from (select case when m.outcome = 'lost' then exists (
+                        select from longhaul.tombstone x where x.shard = m.shard and x.job_id = m.job_id
+                          and x.pruned_at is not null) else false end as is_pruned) p)
                   from lines t
                   where t.kind = 'settled' and m.shard = t.shard and m.job_id = t.job_id and m.call_id = t.call_id
                     and m.outcome in ('started', 'batched', 'lost')

@@ -115,6 +115,21 @@ async fn a_call_stops_in_time_and_the_next_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lone_job_that_somebody_holds_is_refused_and_the_database_is_not_blamed() {
+    let rig = Rig::start().await;
+    rig.submit(of_team("a", job("held", [wait(3600)]))).await;
+    let mut tx = rig.db.pool.begin().await.unwrap();
+    sqlx::raw_sql("select from longhaul.job for update").execute(&mut *tx).await.unwrap();
+    assert_eq!(did(&rig, asks(team("a"), cancel())).await, (1, 0, 1));
+    tx.rollback().await.unwrap();
+    assert_eq!(did(&rig, asks(team("a"), cancel())).await, (1, 1, 0));
+}
+
+fn ended_only() -> JobSelector {
+    in_status(JobStatus::Completed)
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_would_mean_all_jobs_or_nothing_is_refused_by_field() {
     let rig = Rig::start().await;
     rig.submit(job("stays", [wait(3600)])).await;
@@ -137,6 +152,10 @@ async fn what_would_mean_all_jobs_or_nothing_is_refused_by_field() {
         (asks(team("a"), retry(-1)), vec!["retry.from_step"]),
         (asks(team("a"), long), vec!["cancel.comment"]),
         (page(-1, "not ours"), vec!["page_size", "page_token"]),
+        (
+            ControlJobsRequest { request_id: request_id.clone(), ..asks(ended_only(), cancel()) },
+            vec!["selector.statuses[0]", "request_id"],
+        ),
         (ControlJobsRequest { request_id, ..asks(team("a"), cancel()) }, vec!["request_id"]),
     ] {
         let told = Told::by(try_bulk(&rig, request.clone()).await);

@@ -1,13 +1,15 @@
-//! Pruning, as a part of sweeping: what ended long enough ago goes, a little in each round.
+//! Pruning: what ended long enough ago goes, a little in each round.
 //!
 //! It walks through what has ended, oldest first, and begins again at the end: jobs that cannot go yet are passed by.
 //! Two servers that do this at once divide the work; where nothing is to be pruned ever, it does nothing.
+//! It has a loop of its own: however long it takes, nothing else waits for it.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::domain::job::Status;
 use crate::store::prune::{BATCH_MAX, Ended, Retention};
@@ -15,27 +17,27 @@ use crate::store::{Store, StoreError};
 
 /// As many ended jobs are looked at in one step of the walk.
 const LOOK_MAX: i64 = 500;
-/// A round ends after so many batches, so that nothing else waits for it for long.
+/// A round ends after so many batches, so that marking goes on as well.
 const BATCHES_MAX: usize = 5;
-/// Every so many rounds it looks whether there is anything to do; while there is, in every round.
-const ROUNDS: u32 = 5;
+/// Where nothing is left to do, it looks again after so many pauses.
+const IDLE: u32 = 5;
 
 /// Marks and prunes.
 #[derive(Clone)]
-pub(super) struct Pruner {
+pub struct Pruner {
     store: Store,
     kept: Retention,
+    interval: Duration,
     walk: Arc<Mutex<Walk>>,
 }
 
 /// How far it has come.
 #[derive(Debug)]
 struct Walk {
-    /// The last job that was looked at, of each way to end.
+    /// The last job that was looked at, of each way to end; none where it begins anew.
     places: HashMap<Status, Ended>,
     /// The most jobs of a batch; less after a batch that failed.
     limit: i64,
-    look_at: Instant,
 }
 
 /// What one round did.
@@ -48,32 +50,53 @@ pub struct Pruned {
 }
 
 impl Pruner {
-    pub(super) fn new(store: Store, kept: Retention) -> Self {
-        let walk = Walk { places: HashMap::new(), limit: BATCH_MAX, look_at: Instant::now() };
-        Self { store, kept, walk: Arc::new(Mutex::new(walk)) }
+    /// Prunes what is not to be kept; this is the pause between two rounds, while there is something to do.
+    pub fn new(store: Store, kept: Retention, interval: Duration) -> Self {
+        let walk = Walk { places: HashMap::new(), limit: BATCH_MAX };
+        Self { store, kept, interval, walk: Arc::new(Mutex::new(walk)) }
     }
 
-    /// A round if it is time for one, where a sweep comes that often.
-    pub(super) async fn round(&self, interval: Duration) -> Result<Pruned, StoreError> {
-        if self.lock().look_at > Instant::now() {
-            return Ok(Pruned::default());
+    /// Prunes until told to stop.
+    pub async fn run(&self, stop: CancellationToken) {
+        if self.kept.periods().is_empty() {
+            return stop.cancelled().await;
         }
-        let pruned = self.run_once().await;
-        let is_idle = pruned.as_ref().is_ok_and(|pruned| *pruned == Pruned::default());
-        let pause = if is_idle { interval * ROUNDS } else { Duration::ZERO };
-        self.lock().look_at = Instant::now() + pause;
-        pruned
+        loop {
+            // What is cut off in the middle is taken back by Postgres.
+            let round = tokio::select! {
+                () = stop.cancelled() => return,
+                round = self.run_once() => round,
+            };
+            let pause = match round {
+                Ok(pruned) if pruned == Pruned::default() && self.is_at_the_end() => {
+                    self.interval * IDLE
+                }
+                Ok(pruned) => {
+                    tracing::debug!(?pruned, "pruned");
+                    self.interval
+                }
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn Error, "could not prune");
+                    self.interval
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Whether everything has been looked at that has ended.
+    fn is_at_the_end(&self) -> bool {
+        self.lock().places.is_empty()
     }
 
     /// Prunes what was marked a while ago, and marks what is due.
-    pub(super) async fn run_once(&self) -> Result<Pruned, StoreError> {
-        let periods = self.kept.periods();
-        if periods.is_empty() {
-            return Ok(Pruned::default());
-        }
+    pub async fn run_once(&self) -> Result<Pruned, StoreError> {
         let pruned = self.bury().await?;
         let mut marked = 0;
-        for (status, kept) in periods {
+        for (status, kept) in self.kept.periods() {
             marked += self.mark(status, kept).await?;
         }
         Ok(Pruned { marked, pruned })
