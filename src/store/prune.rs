@@ -234,8 +234,7 @@ impl Store {
                 and t.finished_at <= longhaul.now() - make_interval(secs =>
                   case t.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
                 and ($8::text is null or t.job_id = $8)
-              order by t.marked_at, t.shard, t.job_id limit $1 for update skip locked
-            ),
+              order by t.marked_at, t.shard, t.job_id limit $1 for update skip locked),
             -- Judged again on the locked row, should it have moved since it was marked.
             due as materialized (
               select j.shard, j.job_id, j.status, j.reason, j.current_step, j.step_count, j.finished_at, j.last_sequence
@@ -244,8 +243,7 @@ impl Store {
                 and j.finished_at <= longhaul.now() - make_interval(secs =>
                   case j.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
                 and j.spec_version <= $6 and longhaul.is_at_rest(j.shard, j.job_id)
-              for update of j skip locked
-            ),
+              for update of j skip locked),
             -- It moved since it was marked, or something of it is under way again. One that somebody holds stays marked.
             unmarked as (
               delete from longhaul.tombstone t using marks m
@@ -254,14 +252,12 @@ impl Store {
                 and (not longhaul.is_at_rest(m.shard, m.job_id) or not exists (
                   select from longhaul.job j where j.shard = m.shard and j.job_id = m.job_id
                     and j.status in ('completed', 'failed', 'cancelled') and j.finished_at <= m.finished_at))
-              returning 1
-            ),
+              returning 1),
             -- As many as fit; the others stay marked for the next batch.
             gone as materialized (
               select s.* from (
                 select d.*, sum(d.last_sequence) over (order by d.shard, d.job_id) - d.last_sequence as before from due d) s
-              where s.before < $7
-            ),
+              where s.before < $7),
             events as (delete from longhaul.event x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             checkpoints as (delete from longhaul.checkpoint x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             decisions as (delete from longhaul.decision x using gone g where x.shard = g.shard and x.job_id = g.job_id),
@@ -279,8 +275,7 @@ impl Store {
               update longhaul.tombstone t set pruned_at = longhaul.now(), status = g.status, reason = g.reason,
                 current_step = g.current_step, step_count = g.step_count, finished_at = g.finished_at
               from gone g where t.shard = g.shard and t.job_id = g.job_id
-              returning t.status
-            )
+              returning t.status)
             select (select count(*) from marks) as "found!", (select count(*) from unmarked) as "unmarked!",
               (select count(*) from buried b where b.status = 'completed') as "completed!",
               (select count(*) from buried b where b.status = 'failed') as "failed!",
