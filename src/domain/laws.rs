@@ -161,7 +161,10 @@ impl<'a> Life<'a> {
             Wish::Remind => {
                 let (_, _, cast) = self.approvals.last()?;
                 let spared = cast.iter().map(|(voter, _)| voter.clone()).collect();
-                Action::Remind { asked: remind::Asked { people: self.asked.clone(), spared } }
+                // Endpoints of the job have no links, so that nobody finds them among those who were asked.
+                let people = self.asked.iter().filter(|one| find_endpoint(one).is_none());
+                let people = people.cloned().collect();
+                Action::Remind { asked: remind::Asked { people, spared } }
             }
             Wish::Undelivered { has_endpoint } => {
                 let lost = Undelivered {
