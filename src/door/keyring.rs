@@ -40,13 +40,16 @@ pub struct Keyring {
 /// What was read last.
 struct Known {
     version: i64,
-    is_open: bool,
+    /// What anybody may do who shows nothing, if the server is open.
+    open: Option<Authority>,
     living: HashMap<KeyHash, Living>,
 }
 
 #[derive(Clone)]
 struct Living {
     key: Arc<Key>,
+    /// What it gives, made once: each request gets a copy, which allocates nothing.
+    authority: Authority,
     until: Option<Instant>,
     /// Whether it was shown since that was last noted.
     is_shown: Arc<AtomicBool>,
@@ -116,7 +119,7 @@ impl Keyring {
         let version = self.read().as_ref().map(|known| known.version);
         let Some(list) = self.store.keys(version).await? else { return Ok(false) };
         let mut known = Known::new(list, self.may_be_open);
-        let (count, is_open) = (known.living.len(), known.is_open);
+        let (count, is_open) = (known.living.len(), known.open.is_some());
         let mut guard = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = guard.as_ref() {
             known.take_over(before);
@@ -130,7 +133,7 @@ impl Keyring {
 
     /// Whether anybody is let in without a key.
     pub fn is_open(&self) -> bool {
-        self.read().as_ref().is_some_and(|known| known.is_open)
+        self.read().as_ref().is_some_and(|known| known.open.is_some())
     }
 
     /// Whether there is a key that is good now.
@@ -146,22 +149,19 @@ impl Keyring {
             // A key that is shown is looked at even where none is needed: it says who calls.
             Shown::Text(text) => {
                 let found = KeyText::find_hash(text).and_then(|hash| known.living.get(&hash));
-                let found = found.filter(|living| living.is_good());
-                match found {
+                match found.filter(|living| living.is_good()) {
                     Some(living) => {
                         living.is_shown.store(true, Ordering::Relaxed);
-                        Ok(Authority::of_key(Arc::clone(&living.key)))
+                        Ok(living.authority.clone())
                     }
-                    None if known.is_open => Ok(Authority::open()),
-                    None => Err(Refusal::KeyInvalid),
+                    None => known.open.clone().ok_or(Refusal::KeyInvalid),
                 }
             }
-            Shown::Nothing | Shown::Unreadable if known.is_open => Ok(Authority::open()),
-            Shown::Unreadable => Err(Refusal::KeyInvalid),
-            Shown::Nothing => match peer {
-                Some(peer) => Ok(Authority::of_peer(peer)),
-                None => Err(Refusal::KeyRequired),
-            },
+            Shown::Unreadable => known.open.clone().ok_or(Refusal::KeyInvalid),
+            Shown::Nothing => {
+                let proven = || peer.map(Authority::of_peer);
+                known.open.clone().or_else(proven).ok_or(Refusal::KeyRequired)
+            }
         }
     }
 
@@ -177,7 +177,7 @@ impl Keyring {
                 found.map(|living| living.until).ok_or(Refusal::KeyInvalid)
             }
             // A certificate is good for as long as its connection.
-            None if authority.is_proven || known.is_open => Ok(None),
+            None if authority.is_proven || known.open.is_some() => Ok(None),
             None => Err(Refusal::KeyRequired),
         }
     }
@@ -200,16 +200,18 @@ impl Living {
 
 impl Known {
     fn new(list: KeyList, may_be_open: bool) -> Self {
-        let is_open = may_be_open && list.keys.is_empty();
+        let open = (may_be_open && list.keys.is_empty()).then(Authority::open);
         let read_at = Instant::now();
         let living = list.keys.into_iter().filter(|stored| stored.revoked_at.is_none());
         let living = living.map(|stored| {
             let left = stored.expires_at.map(|at| (at - list.now).to_std().unwrap_or_default());
             // Too far away to be told apart from never.
             let until = left.and_then(|left| read_at.checked_add(left));
-            (stored.hash, Living { key: Arc::new(stored.key), until, is_shown: Arc::default() })
+            let key = Arc::new(stored.key);
+            let authority = Authority::of_key(Arc::clone(&key));
+            (stored.hash, Living { key, authority, until, is_shown: Arc::default() })
         });
-        Self { version: list.version, is_open, living: living.collect() }
+        Self { version: list.version, open, living: living.collect() }
     }
 
     /// Takes over what is not yet noted of the keys that there were before.
