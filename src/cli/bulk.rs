@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::client::{Client, ClientArgs, call_error};
 use super::exit::{CliError, Exit};
-use super::render::{one_line, thousands};
+use super::render::{jobs, one_line, thousands};
 use super::{list, usage};
 use crate::rpc::proto::{
     ControlJobsRequest, ControlJobsResponse, JobSelector, JobStatus, control_jobs_request::Action,
@@ -180,10 +180,6 @@ fn verb(action: &Action) -> &'static str {
 fn many(would: &ControlJobsResponse) -> String {
     let least = if would.more { "more than " } else { "" };
     format!("{least}{}", jobs(would.matched))
-}
-
-fn jobs(count: i32) -> String {
-    format!("{} {}", thousands(count.into()), if count == 1 { "job" } else { "jobs" })
 }
 
 impl PickArgs {

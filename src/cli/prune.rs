@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     exit::{CliError, Exit},
-    render::{self, Paint, thousands},
+    render::{self, Paint, jobs, thousands},
 };
 use crate::config::{self, Source};
 use crate::domain::job::Status;
@@ -207,8 +207,4 @@ async fn mark(store: &Store, status: Status, kept: Duration) -> Result<i64> {
             None => return Ok(marked),
         }
     }
-}
-
-fn jobs(count: i64) -> String {
-    format!("{} {}", thousands(count), if count == 1 { "job" } else { "jobs" })
 }

@@ -205,6 +205,12 @@ fn moment(at: Option<&Timestamp>) -> Option<DateTime<Local>> {
     Some(utc.with_timezone(&Local))
 }
 
+/// So many jobs, in words.
+pub fn jobs(count: impl Into<i64>) -> String {
+    let count = count.into();
+    format!("{} {}", thousands(count), if count == 1 { "job" } else { "jobs" })
+}
+
 /// A count with commas between its thousands.
 pub fn thousands(count: i64) -> String {
     let digits = count.to_string();

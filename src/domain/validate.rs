@@ -80,11 +80,12 @@ impl Faults {
     }
 
     /// Checks a page's size, and yields how many it has, with its default and its most.
-    pub fn check_page_size(&mut self, given: i32, (default, most): (i32, i32)) -> i32 {
+    pub fn check_page_size(&mut self, given: i32, (default, most): (i32, i32)) -> usize {
         if given < 0 {
             self.add("page_size", format!("must not be negative, is {given}"));
         }
-        if given == 0 { default } else { given.clamp(1, most) }
+        let size = if given == 0 { default } else { given.clamp(1, most) };
+        size.unsigned_abs() as usize
     }
 
     /// Checks the number of a step, of which 0 says nothing.

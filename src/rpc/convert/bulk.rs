@@ -28,7 +28,7 @@ pub fn bulk(request: proto::ControlJobsRequest) -> Result<Bulk, Vec<Violation>> 
         }
     };
     let sizes = (BULK_PAGE_SIZE, BULK_PAGE_SIZE_MAX);
-    let size = faults.check_page_size(request.page_size, sizes).unsigned_abs() as usize;
+    let size = faults.check_page_size(request.page_size, sizes);
     let after = place(request.page_token, &selector, &mut faults);
     faults.into_result()?;
     Ok(Bulk {

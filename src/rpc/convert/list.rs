@@ -28,8 +28,7 @@ pub struct Page {
 pub fn page(request: proto::ListJobsRequest) -> Result<Page, Vec<Violation>> {
     let mut faults = Faults::default();
     let selector = selector(request.selector.unwrap_or_default(), &mut faults);
-    let size = faults.check_page_size(request.page_size, (PAGE_SIZE, PAGE_SIZE_MAX)).unsigned_abs()
-        as usize;
+    let size = faults.check_page_size(request.page_size, (PAGE_SIZE, PAGE_SIZE_MAX));
     let after = place(request.page_token, &selector, &mut faults);
     if request.include_counts && selector.is_narrow() {
         faults.add("include_counts", "must go with a selector that names statuses alone, or none");

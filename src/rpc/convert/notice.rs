@@ -72,7 +72,7 @@ pub fn page(request: proto::ListNoticesRequest, book: &Book) -> Result<Page, Vec
     // Whoever is in the address book is kept under their name.
     let recipient = text(request.recipient).map(|given| book.known_as(&given).to_owned());
     let selector = NoticeSelector { job_id, deliveries, kinds, recipient };
-    Ok(Page { selector, before, size: size.unsigned_abs() as usize })
+    Ok(Page { selector, before, size })
 }
 
 /// Unspecified picks nothing.

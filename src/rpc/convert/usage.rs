@@ -41,7 +41,8 @@ pub fn query(request: proto::GetUsageRequest) -> Result<UsageQuery, Vec<Violatio
         place
     });
     faults.into_result()?;
-    let (label_key, limit) = (request.label_key, i64::from(size));
+    let limit = i64::try_from(size).expect("a page is small");
+    let label_key = request.label_key;
     Ok(UsageQuery { from_at, before_at, group_by, label_key, selector, after, limit })
 }
 
