@@ -242,8 +242,7 @@ impl Store {
               where j.status in ('completed', 'failed', 'cancelled')
                 and j.finished_at <= longhaul.now() - make_interval(secs =>
                   case j.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
-                and j.spec_version <= $6 and longhaul.is_at_rest(j.shard, j.job_id)
-              for update of j skip locked),
+                and j.spec_version <= $6 and longhaul.is_at_rest(j.shard, j.job_id) for update of j skip locked),
             -- It moved since it was marked, or something of it is under way again. One that somebody holds stays marked.
             unmarked as (
               delete from longhaul.tombstone t using marks m
@@ -251,11 +250,9 @@ impl Store {
                   select from due d where d.shard = m.shard and d.job_id = m.job_id)
                 and (not longhaul.is_at_rest(m.shard, m.job_id) or not exists (
                   select from longhaul.job j where j.shard = m.shard and j.job_id = m.job_id
-                    and j.status in ('completed', 'failed', 'cancelled') and j.finished_at <= m.finished_at))
-              returning 1),
+                    and j.status in ('completed', 'failed', 'cancelled') and j.finished_at <= m.finished_at)) returning 1),
             -- As many as fit; the others stay marked for the next batch.
-            gone as materialized (
-              select s.* from (
+            gone as materialized (select s.* from (
                 select d.*, sum(d.last_sequence) over (order by d.shard, d.job_id) - d.last_sequence as before from due d) s
               where s.before < $7),
             events as (delete from longhaul.event x using gone g where x.shard = g.shard and x.job_id = g.job_id),
@@ -266,16 +263,14 @@ impl Store {
             notices as (delete from longhaul.outbox x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             requests as (delete from longhaul.control_request x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             -- The ledger keeps what was used and paid, and no text.
-            calls as (
-              update longhaul.model_call x set partial_output = null, error = null from gone g
+            calls as (update longhaul.model_call x set partial_output = null, error = null from gone g
               where x.shard = g.shard and x.job_id = g.job_id and (x.partial_output is not null or x.error is not null)),
             specs as (delete from longhaul.job_spec x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             jobs as (delete from longhaul.job x using gone g where x.shard = g.shard and x.job_id = g.job_id),
             buried as (
               update longhaul.tombstone t set pruned_at = longhaul.now(), status = g.status, reason = g.reason,
                 current_step = g.current_step, step_count = g.step_count, finished_at = g.finished_at
-              from gone g where t.shard = g.shard and t.job_id = g.job_id
-              returning t.status)
+              from gone g where t.shard = g.shard and t.job_id = g.job_id returning t.status)
             select (select count(*) from marks) as "found!", (select count(*) from unmarked) as "unmarked!",
               (select count(*) from buried b where b.status = 'completed') as "completed!",
               (select count(*) from buried b where b.status = 'failed') as "failed!",
