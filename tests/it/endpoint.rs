@@ -57,8 +57,12 @@ async fn an_endpoint_is_told_what_it_wants_to_know_signed_and_once() {
         rig.submit(told(&["ops"], job("told", [run("Write."), approval("Good?")]))).await;
     assert_eq!(submitted.warnings, [""; 0]);
     rig.settled_as("told", JobStatus::AwaitingApproval).await;
+    // Each is told before the next overtakes it.
+    receiver.heard(2).await;
     assert!(rig.control("told", pause()).await);
+    receiver.heard(3).await;
     assert!(rig.control("told", approve()).await);
+    receiver.heard(4).await;
     assert!(rig.control("told", crate::harness::resume()).await);
     rig.settled_as("told", JobStatus::Completed).await;
     rig.db.wait_until(ALL_JUDGED, "told").await;
