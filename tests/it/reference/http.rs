@@ -89,15 +89,15 @@ fn fields(page: &mut String, schema: &Value) {
     page.push('\n');
     for (name, property) in properties {
         let must = if required.iter().any(|one| one == name) { ", required" } else { "" };
-        let _ = writeln!(
-            page,
-            "- `{name}` {}{must}: {}",
-            held(property),
-            line(&property["description"])
-        );
+        let said = line(&property["description"]);
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        let _ = writeln!(page, "- `{name}` {}{must}{said}", held(property));
     }
     for choice in list(&schema["oneOf"]).iter().chain(list(&schema["anyOf"])) {
-        let _ = writeln!(page, "- or {}", held(choice));
+        // A choice that says only which fields there must be is told by the fields.
+        if !choice["$ref"].is_null() {
+            let _ = writeln!(page, "- or {}", held(choice));
+        }
     }
 }
 
@@ -112,17 +112,22 @@ fn held(schema: &Value) -> String {
             return choices.join(" or ");
         }
     }
+    if let Some(word) = schema.get("const") {
+        return format!("`{}`", word.as_str().map_or_else(|| word.to_string(), str::to_owned));
+    }
     let kind = match &schema["type"] {
         Value::Array(kinds) => kinds.iter().map(text).collect::<Vec<_>>().join(" or "),
         kind => text(kind).to_owned(),
     };
-    let words: Vec<_> =
-        list(&schema["enum"]).iter().map(|word| format!("`{}`", text(word))).collect();
+    let words: Vec<_> = list(&schema["enum"])
+        .iter()
+        .map(|word| format!("`{}`", word.as_str().map_or_else(|| word.to_string(), str::to_owned)))
+        .collect();
     match (kind.as_str(), words.is_empty()) {
         ("array", _) => format!("list of {}", held(&schema["items"])),
         ("", true) => "anything".to_owned(),
         (_, true) => kind,
-        (_, false) => format!("one of {}", words.join(" ")),
+        (_, false) => format!("one of {}", words.join(" ").replace("``", "nothing")),
     }
 }
 
