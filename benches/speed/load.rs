@@ -28,13 +28,13 @@ pub fn run() -> Step {
         context: ContextMode::None.into(),
         ..RunStep::default()
     };
-    Step { name: String::new(), kind: Some(Kind::Run(run)) }
+    Step { name: String::new(), kind: Some(Kind::Run(Box::new(run))) }
 }
 
 /// A step that asks a person whom nobody tells.
 pub fn approval() -> Step {
     let approval = ApprovalStep { note: "Good?".to_owned(), ..ApprovalStep::default() };
-    Step { name: String::new(), kind: Some(Kind::Approval(approval)) }
+    Step { name: String::new(), kind: Some(Kind::Approval(Box::new(approval))) }
 }
 
 /// A job of such steps.

@@ -47,6 +47,7 @@ class Server:
         self.port = int(self.addresses["grpc"].rpartition(":")[2])
         made = self.command("key", "create", "conformance", "--scope", "admin", "--json")
         self.key = json.loads(made)["key"]
+        self.environment["LONGHAUL_API_KEY"] = self.key
 
     def command(self, *arguments):
         """Runs a command of the program and answers what it printed."""

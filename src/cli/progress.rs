@@ -292,11 +292,14 @@ mod tests {
         let note = "请审核第一步草稿是否可以对外使用".to_owned();
         let steps = vec![
             Step {
-                kind: Some(step::Kind::Run(RunStep { prompt, ..RunStep::default() })),
+                kind: Some(step::Kind::Run(Box::new(RunStep { prompt, ..RunStep::default() }))),
                 ..Step::default()
             },
             Step {
-                kind: Some(step::Kind::Approval(ApprovalStep { note, ..ApprovalStep::default() })),
+                kind: Some(step::Kind::Approval(Box::new(ApprovalStep {
+                    note,
+                    ..ApprovalStep::default()
+                }))),
                 ..Step::default()
             },
         ];

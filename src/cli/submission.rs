@@ -234,8 +234,8 @@ impl Submission {
 impl StepBody {
     fn into_step(self, index: usize) -> Result<Step, CliError> {
         let kind = match (self.run, self.approval, self.wait) {
-            (Some(run), None, None) => Some(step::Kind::Run(run.into())),
-            (None, Some(approval), None) => Some(step::Kind::Approval(approval.into())),
+            (Some(run), None, None) => Some(step::Kind::Run(Box::new(run.into()))),
+            (None, Some(approval), None) => Some(step::Kind::Approval(Box::new(approval.into()))),
             (None, None, Some(wait)) => Some(step::Kind::Wait(wait.into())),
             (None, None, None) => None,
             // The proto has room for one, so this cannot be left to the server.

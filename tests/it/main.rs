@@ -39,6 +39,7 @@ mod table;
 
 mod approval;
 
+mod reference;
 mod reminder;
 
 mod revision;

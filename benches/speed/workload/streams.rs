@@ -80,7 +80,7 @@ async fn pace(sandbox: &str, between: Duration) -> Result<()> {
 fn of_tokens(tokens: usize) -> SubmitJobRequest {
     let run =
         RunStep { prompt: prompt(tokens), context: ContextMode::None.into(), ..RunStep::default() };
-    job(vec![Step { name: String::new(), kind: Some(Kind::Run(run)) }])
+    job(vec![Step { name: String::new(), kind: Some(Kind::Run(Box::new(run))) }])
 }
 
 /// A word has some six letters with its space.

@@ -28,8 +28,8 @@ pub fn job_spec(spec: &Spec) -> proto::JobSpec {
 
 fn step(step: &StepSpec) -> proto::Step {
     let kind = match &step.work {
-        Work::Run(run) => Kind::Run(run_step(run)),
-        Work::Approval(approval) => Kind::Approval(approval_step(approval)),
+        Work::Run(run) => Kind::Run(Box::new(run_step(run))),
+        Work::Approval(approval) => Kind::Approval(Box::new(approval_step(approval))),
         Work::Wait(wait) => Kind::Wait(proto::WaitStep {
             wait: Some(match wait {
                 WaitSpec::DurationSeconds(duration) => Wait::DurationSeconds(int32(*duration)),
@@ -125,8 +125,11 @@ mod tests {
     #[test]
     fn every_default_is_visible() {
         let kinds = [
-            Kind::Run(proto::RunStep { prompt: "p".to_owned(), ..proto::RunStep::default() }),
-            Kind::Approval(proto::ApprovalStep::default()),
+            Kind::Run(Box::new(proto::RunStep {
+                prompt: "p".to_owned(),
+                ..proto::RunStep::default()
+            })),
+            Kind::Approval(Box::default()),
             Kind::Wait(proto::WaitStep { wait: Some(Wait::DurationSeconds(0)) }),
         ];
         let steps = kinds.map(|kind| proto::Step { name: String::new(), kind: Some(kind) }).into();
@@ -144,7 +147,7 @@ mod tests {
             mode: proto::RunMode::Stream.into(),
             ..proto::RunStep::default()
         };
-        assert_eq!(shown.steps[0].kind, Some(Kind::Run(run)));
+        assert_eq!(shown.steps[0].kind, Some(Kind::Run(Box::new(run))));
         let approval = proto::ApprovalStep {
             approvers: vec!["+15550100".to_owned()],
             quorum: 1,
@@ -152,7 +155,7 @@ mod tests {
             on_timeout: proto::TimeoutPolicy::Fail.into(),
             ..proto::ApprovalStep::default()
         };
-        assert_eq!(shown.steps[1].kind, Some(Kind::Approval(approval)));
+        assert_eq!(shown.steps[1].kind, Some(Kind::Approval(Box::new(approval))));
         let settings = shown.settings.unwrap();
         assert_eq!((settings.max_attempts, settings.retry_window_seconds), (Some(3), Some(86_400)));
     }
@@ -168,7 +171,7 @@ mod tests {
         let wait = proto::WaitStep {
             wait: Some(Wait::UntilAt(prost_types::Timestamp { seconds: 1, nanos: 2 })),
         };
-        let steps = [Kind::Run(run), Kind::Wait(wait)];
+        let steps = [Kind::Run(Box::new(run)), Kind::Wait(wait)];
         let steps = steps.map(|kind| proto::Step { name: String::new(), kind: Some(kind) }).into();
         let spec = frozen(proto::SubmitJobRequest { steps, ..proto::SubmitJobRequest::default() });
         let proto::JobSpec { task, steps, settings } = job_spec(&spec);

@@ -50,7 +50,7 @@ fn step(at: usize, sent: proto::Step, faults: &mut Faults) -> Option<domain::Ste
         return None;
     };
     Some(match kind {
-        Kind::Run(run) => domain::Step::Run(run_step(at, name, run, faults)),
+        Kind::Run(run) => domain::Step::Run(run_step(at, name, *run, faults)),
         Kind::Approval(approval) => {
             let field = format!("steps[{at}].approval.on_timeout");
             domain::Step::Approval(domain::ApprovalStep {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     fn run(run: proto::RunStep) -> proto::SubmitJobRequest {
-        request(Some(Kind::Run(run)))
+        request(Some(Kind::Run(Box::new(run))))
     }
 
     fn fields(request: proto::SubmitJobRequest) -> Vec<String> {
@@ -188,7 +188,7 @@ mod tests {
             ..domain::Submission::default()
         };
         assert_eq!(empty, expected);
-        let approval = submission(request(Some(Kind::Approval(proto::ApprovalStep::default()))));
+        let approval = submission(request(Some(Kind::Approval(Box::default()))));
         let expected = domain::Step::Approval(domain::ApprovalStep::default());
         assert_eq!(approval.unwrap().steps[0], expected);
     }
@@ -221,12 +221,18 @@ mod tests {
         assert_eq!(fields(run(unknown)), ["steps[0].run.context"]);
         let unknown = proto::ApprovalStep { on_timeout: -1, ..proto::ApprovalStep::default() };
         assert_eq!(
-            fields(request(Some(Kind::Approval(unknown)))),
+            fields(request(Some(Kind::Approval(Box::new(unknown))))),
             ["steps[0].approval.on_timeout"]
         );
         let never = prost_types::Timestamp { seconds: i64::MAX, nanos: 0 };
         let wait = proto::WaitStep { wait: Some(Wait::UntilAt(never)) };
         assert_eq!(fields(request(Some(Kind::Wait(wait)))), ["steps[0].wait.until_at"]);
+    }
+
+    #[test]
+    fn a_step_of_two_bytes_becomes_little_before_steps_are_counted() {
+        // Two million of them fit into a request.
+        assert!(size_of::<proto::Step>() <= 48, "{}", size_of::<proto::Step>());
     }
 
     #[test]

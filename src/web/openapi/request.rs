@@ -71,7 +71,7 @@ pub(super) fn submission_form() -> Value {
             "job_id": text(JOB_ID_SAYS), "task": text("What the job is for."),
             "steps": json_text("The steps as JSON text; or a field for each part, such as `steps[0][type]`."),
             "settings": json_text("The settings as JSON text; or a field for each part, such as `settings[labels][team]`."),
-            "validate_only": {"type": "string", "enum": ["true", "false", ""]},
+            "validate_only": {"type": "string", "enum": ["true", "false", ""], "description": "Check it and store nothing."},
         }),
         &[],
         "A submission as a form. A part of a multipart form may be a file: its text counts.",

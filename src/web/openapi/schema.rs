@@ -250,10 +250,13 @@ fn output_field(contract: &Contract, message: &str, field: &Field) -> Value {
 }
 
 fn violation() -> Value {
-    let text = json!({"type": "string"});
     json!({
         "type": "object", "required": ["field", "message"], "additionalProperties": false,
-        "properties": {"field": text, "message": text},
+        "description": "A field of the request that is wrong.",
+        "properties": {
+            "field": {"type": "string", "description": "Its path, such as `steps[0].prompt`."},
+            "message": {"type": "string", "description": "What is wrong with it."},
+        },
     })
 }
 

@@ -28,7 +28,7 @@ pub fn run(prompt: &str) -> Step {
 
 /// A run step with more than a prompt.
 pub fn run_step(run: RunStep) -> Step {
-    Step { name: String::new(), kind: Some(Kind::Run(run)) }
+    Step { name: String::new(), kind: Some(Kind::Run(Box::new(run))) }
 }
 
 /// The same step with a name.
@@ -43,7 +43,7 @@ pub fn approval(note: &str) -> Step {
 
 /// An approval step with more than a note.
 pub fn approval_step(approval: ApprovalStep) -> Step {
-    Step { name: String::new(), kind: Some(Kind::Approval(approval)) }
+    Step { name: String::new(), kind: Some(Kind::Approval(Box::new(approval))) }
 }
 
 /// A wait step.
