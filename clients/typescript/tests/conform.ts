@@ -7,7 +7,7 @@ import {
   ApproveActionSchema, CancelActionSchema, connect, type ConnectOptions, type ControlResponse, ControlResponseSchema,
   EventKindSchema, GetJobRequestSchema, GetJobResponseSchema, JobSchema, JobSelectorSchema, type LonghaulClient,
   LonghaulError, PauseActionSchema, RejectActionSchema, RequestChangesActionSchema, ResumeActionSchema,
-  RetryActionSchema, SubmitJobRequestSchema, SubmitJobResponseSchema, UsageSchema,
+  RetryActionSchema, StepKind, SubmitJobRequestSchema, SubmitJobResponseSchema, UsageSchema,
 } from "@longhaul/client";
 
 interface Step {
@@ -105,7 +105,7 @@ async function watched(client: LonghaulClient, step: Step): Promise<JsonValue> {
     if (kind === "event") {
       sequences.push(value.sequence);
       kinds.push(EventKindSchema.value[value.kind]!.name);
-      if (value.detail.case === "stepFinished") {
+      if (value.detail.case === "stepFinished" && value.detail.value.kind === StepKind.RUN) {
         deltasAreOutput = text.length > 0 && value.detail.value.output === text.join("");
       }
       for (const next of step.on?.[value.sequence] ?? []) {
