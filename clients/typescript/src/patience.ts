@@ -1,0 +1,69 @@
+import type { Transport } from "@connectrpc/connect";
+import { LonghaulError, passes } from "./error.js";
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5000;
+const ATTEMPTS = 5;
+
+/** How long, and how often, something that fails is tried again. */
+export class Patience {
+  #failures = 0;
+  #since = performance.now();
+
+  constructor(private readonly limitMs: number, private readonly attempts = Infinity) {}
+
+  /** How long it lasts from now on. */
+  get leftMs(): number {
+    return this.limitMs - (performance.now() - this.#since);
+  }
+
+  /** Begins anew, since something went well. */
+  renew(): void {
+    this.#failures = 0;
+    this.#since = performance.now();
+  }
+
+  /** Returns when it is time for the next try; throws the error if there is to be none. */
+  async pause(error: LonghaulError, signal?: AbortSignal): Promise<void> {
+    const doubledMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#failures);
+    const pauseMs = error.retryAfterMs ?? doubledMs * (0.5 + Math.random() / 2);
+    this.#failures += 1;
+    if (this.#failures >= this.attempts || pauseMs >= this.leftMs) throw error;
+    const over = new AbortController();
+    await new Promise<unknown>((wake) => {
+      const timer = setTimeout(wake, pauseMs);
+      over.signal.addEventListener("abort", () => clearTimeout(timer));
+      signal?.addEventListener("abort", wake, { signal: over.signal });
+      if (signal?.aborted) wake(signal);
+    });
+    over.abort();
+    if (signal?.aborted) throw LonghaulError.from(signal.reason, signal);
+  }
+}
+
+/** A transport that shows the key with each call; unary calls have a deadline, are tried again, and throw our error. */
+export function patient(transport: Transport, apiKey: string, timeoutMs: number): Transport {
+  const shown = (header?: HeadersInit) => {
+    const headers = new Headers(header);
+    if (apiKey) headers.set("authorization", `Bearer ${apiKey}`);
+    return headers;
+  };
+  return {
+    async unary(method, signal, limitMs = timeoutMs, header, input, values) {
+      const patience = new Patience(limitMs > 0 ? limitMs : Infinity, ATTEMPTS);
+      for (;;) {
+        // The wire has whole milliseconds, and 0 stands for no deadline.
+        const leftMs = limitMs > 0 ? Math.max(1, Math.ceil(patience.leftMs)) : 0;
+        try {
+          return await transport.unary(method, signal, leftMs, shown(header), input, values);
+        } catch (cause) {
+          const error = LonghaulError.from(cause, signal);
+          if (!passes(error)) throw error;
+          await patience.pause(error, signal);
+        }
+      }
+    },
+    stream: (method, signal, limitMs, header, input, values) =>
+      transport.stream(method, signal, limitMs, shown(header), input, values),
+  };
+}
