@@ -15,7 +15,7 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message import Message
 
 from longhaul import Client, Error
-from longhaul.v1.job_pb2 import Usage
+from longhaul.v1.job_pb2 import STEP_KIND_RUN, Usage
 
 Json = dict[str, Any]
 ACTIONS = ("pause", "resume", "cancel", "retry", "approve", "reject", "request_changes")
@@ -94,7 +94,7 @@ class Scenario:
                         event = message.event
                         came["sequences"].append(event.sequence)
                         came["kinds"].append(as_json(event)["kind"])
-                        if event.HasField("step_finished"):
+                        if event.step_finished.kind == STEP_KIND_RUN:
                             came["deltas_are_output"] = text != "" and event.step_finished.output == text
                         for action in step.get("on", {}).get(str(event.sequence), []):
                             self.on_the_way(action)
