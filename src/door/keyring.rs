@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::credential::Shown;
 use super::sight::Sight;
 use super::{Authority, PeerName, Refusal};
-use crate::domain::key::{Key, KeyHash, KeyText};
+use crate::domain::key::{Key, KeyHash, KeyText, Scope};
 use crate::store::key::KeyList;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 
 /// How often it looks, about.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ impl Keyring {
     pub async fn run(&self, stop: CancellationToken) {
         let (mut noted_at, mut sight) = (HashMap::new(), Sight::new(Instant::now()));
         loop {
-            let pause = INTERVAL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
@@ -148,13 +148,17 @@ impl Keyring {
         match shown {
             // A key that is shown is looked at even where none is needed: it says who calls.
             Shown::Text(text) => {
-                let found = KeyText::find_hash(text).and_then(|hash| known.living.get(&hash));
+                let hash = KeyText::find_hash(text);
+                let found = hash.and_then(|hash| known.living.get(&hash));
                 match found.filter(|living| living.is_good()) {
                     Some(living) => {
                         living.is_shown.store(true, Ordering::Relaxed);
                         Ok(living.authority.clone())
                     }
-                    None => known.open.clone().ok_or(Refusal::KeyInvalid),
+                    None => match &known.open {
+                        Some(open) => Ok(Authority { unread: hash, ..open.clone() }),
+                        None => Err(Refusal::KeyInvalid),
+                    },
                 }
             }
             Shown::Unreadable => known.open.clone().ok_or(Refusal::KeyInvalid),
@@ -166,6 +170,8 @@ impl Keyring {
     }
 
     /// How long whoever was let in is good for, as far as is known; refuses who is no longer.
+    ///
+    /// Whoever showed a key before the server knew it, while it still ran open, goes on by that key.
     pub(super) fn standing(&self, authority: &Authority) -> Result<Option<Instant>, Refusal> {
         let guard = self.read();
         let Some(known) = guard.as_ref() else { return Err(Refusal::NotReady) };
@@ -178,7 +184,13 @@ impl Keyring {
             }
             // A certificate is good for as long as its connection.
             None if authority.is_proven || known.open.is_some() => Ok(None),
-            None => Err(Refusal::KeyRequired),
+            None => {
+                let hash = authority.unread.ok_or(Refusal::KeyRequired)?;
+                let found = known.living.get(&hash).filter(|living| living.is_good());
+                let living = found.ok_or(Refusal::KeyInvalid)?;
+                living.authority.require(Scope::Read)?;
+                Ok(living.until)
+            }
         }
     }
 

@@ -29,7 +29,7 @@ pub mod table;
 use std::sync::Arc;
 
 use crate::domain::approval::Door;
-use crate::domain::key::{Key, Scope, Scopes};
+use crate::domain::key::{Key, KeyHash, Scope, Scopes};
 use crate::engine::{Caller, OPEN_ACTOR};
 
 pub use credential::Shown;
@@ -50,6 +50,8 @@ pub struct Authority {
     is_proven: bool,
     /// The key that was shown, if one was.
     pub key: Option<Arc<Key>>,
+    /// What was shown as a key to a server that ran open and knew of none: it may come into force.
+    unread: Option<KeyHash>,
 }
 
 /// The certificate that a peer has shown and that was found good, as its name.
@@ -72,19 +74,25 @@ pub enum Refusal {
 impl Authority {
     /// Of a server that runs open: anybody may do anything.
     pub fn open() -> Self {
-        Self { scopes: Scopes::all(), actor: OPEN_ACTOR.into(), is_proven: false, key: None }
+        Self {
+            scopes: Scopes::all(),
+            actor: OPEN_ACTOR.into(),
+            is_proven: false,
+            key: None,
+            unread: None,
+        }
     }
 
     /// Of whoever shows a key.
     pub fn of_key(key: Arc<Key>) -> Self {
         let actor = format!("key:{}", key.name).into();
-        Self { scopes: key.scopes, actor, is_proven: true, key: Some(key) }
+        Self { scopes: key.scopes, actor, is_proven: true, key: Some(key), unread: None }
     }
 
     /// Of whoever shows a certificate and no key.
     pub fn of_peer(peer: &PeerName) -> Self {
         let actor = format!("cert:{}", peer.0).into();
-        Self { scopes: Scopes::all(), actor, is_proven: true, key: None }
+        Self { scopes: Scopes::all(), actor, is_proven: true, key: None, unread: None }
     }
 
     /// Whether people's numbers are shown whole: to whoever has shown that they may do everything.

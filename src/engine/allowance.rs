@@ -18,7 +18,7 @@ use super::EngineSettings;
 use crate::domain::money::Usd;
 use crate::store::allowance::{Drawn, LOOK_MAX, LetGo, Operators, Refusal, Today};
 use crate::store::ledger::{CallOutcome, Settlement};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 use crate::telemetry::METRIC;
 
 /// How often the loop looks, about.
@@ -159,7 +159,7 @@ impl Allowance {
                     "could not look after the day's budget"
                 );
             }
-            let pause = round.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(round);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}

@@ -17,7 +17,7 @@ use crate::domain::id::JobKey;
 use crate::domain::job::JobState;
 use crate::model::Partial;
 use crate::store::partial::{KeptPartial, KnownPartial};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 
 /// How often Postgres is looked at for answers that come in elsewhere, on the average; there they are kept every 2 s.
 const LOOK: Duration = Duration::from_secs(1);
@@ -114,7 +114,7 @@ impl Answers {
         while !stop.is_cancelled() {
             let wanted = self.inner.wanted.notified();
             let is_idle = !self.lock().values().any(Heard::is_elsewhere);
-            let pause = LOOK.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(LOOK);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = wanted, if is_idle => continue,

@@ -25,7 +25,7 @@ use crate::model::batch::{BatchResult, NotOrdered, Results};
 use crate::model::{Model, ModelError, Retry};
 use crate::store::batch::{BatchAnswer, DueBatch, Order};
 use crate::store::ledger::{CallOutcome, Settlement};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 
 /// How often it is asked whether there is anything to do, at the most.
 const LOOK: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl Batcher {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause.mul_f64(0.75 + rand::random::<f64>() / 2.0)) => {}
+                () = tokio::time::sleep(about(pause)) => {}
             }
             if let Err(error) = self.run_once(&stop).await {
                 tracing::debug!(error = &error as &dyn Error, "could not look after the batches");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 
 /// How often, about.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ impl Counter {
     /// Counts until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
         loop {
-            let pause = INTERVAL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}

@@ -27,7 +27,7 @@ use crate::model::Model;
 use crate::store::claim::{ClaimRequest, Claimed, Claims};
 use crate::store::executor::Held;
 use crate::store::ledger::CallEnd;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 use crate::telemetry::METRIC;
 
 /// How often what is in hand is compared with what Postgres says, without a wake-up.
@@ -115,7 +115,7 @@ impl Executor {
             if self.claim_once().await > 0 {
                 continue;
             }
-            let poll = self.settings.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let poll = about(self.settings.poll);
             tokio::select! {
                 () = self.stop.cancelled() => {}
                 () = woken => {}

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Level;
 
 use crate::store::gauge::Gauges;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 use crate::telemetry::METRIC;
 
 /// How often, about.
@@ -35,7 +35,7 @@ impl Gauger {
             {
                 tracing::warn!(error = &error as &dyn Error, "could not read the gauges");
             }
-            let pause = INTERVAL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::money::Price;
 use crate::model::Model;
 use crate::store::price::ImportedPrice;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 
 /// How often, about; an import is to be in force within a minute.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ impl PriceReader {
     /// Reads until told to stop.
     pub async fn run(&self, stop: CancellationToken) {
         loop {
-            let pause = INTERVAL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(INTERVAL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}

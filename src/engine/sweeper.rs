@@ -18,7 +18,7 @@ use tracing::{Level, event};
 
 use crate::domain::book::Book;
 use crate::store::sweep::{BATCH_MAX, Judge, Judging, Sweep};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 use crate::telemetry::METRIC;
 use trust::{Answer, CALM, Trust};
 
@@ -93,7 +93,7 @@ impl Sweeper {
             }
             let is_urgent = hurried_at.is_some_and(|at| at.elapsed() < HURRY);
             let interval = if is_urgent { self.interval / 4 } else { self.interval };
-            let pause = interval.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(interval);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}

@@ -18,9 +18,9 @@ use super::sender::Sender;
 use super::text::{Letter, Reader};
 use crate::domain::event::NoticeKind;
 use crate::domain::word::Word as _;
-use crate::store::StoreError;
 use crate::store::outbox::{Outcome, Outgoing, Sent};
 use crate::store::receipt::TRIES_MAX;
+use crate::store::{StoreError, about};
 
 /// How many notices are on their way at once.
 const SENDS: usize = 64;
@@ -58,7 +58,7 @@ impl Notifier {
                     }
                 }
             }
-            let jittered = self.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let jittered = about(self.poll);
             tokio::select! {
                 () = stop.cancelled() => {}
                 // A database that is away is asked once a poll, however often it wakes us.

@@ -30,7 +30,7 @@ pub use self::template::Template;
 use super::{NotifySettings, NotifySetupError, link_base};
 use crate::domain::word::Word as _;
 use crate::store::endpoint::{EndpointNotice, Posted};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 
 /// The most bytes that are sent.
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -112,7 +112,7 @@ impl Endpoints {
                 tokio::select! { () = stop.cancelled() => {}, () = sleep(client.pause()) => {} }
                 continue;
             }
-            let jittered = self.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let jittered = about(self.poll);
             tokio::select! {
                 () = stop.cancelled() => {}
                 // A database that is away is asked once a poll, however often it wakes us.
@@ -185,7 +185,7 @@ impl Endpoints {
         let known: Vec<String> =
             self.clients.iter().map(|client| client.name().to_owned()).collect();
         loop {
-            let jittered = ORPHANS.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let jittered = about(ORPHANS);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(jittered) => {}

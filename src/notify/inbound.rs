@@ -34,7 +34,7 @@ use crate::domain::state::Refusal;
 use crate::store::approval::Vote;
 use crate::store::approval::outline::ApprovalOutline;
 use crate::store::inbound::{AnswerSent, InboundKind, Meant, Taken};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, about};
 
 /// Reads what somebody has typed, for a fuzzer.
 #[cfg(any(test, fuzzing))]
@@ -119,7 +119,7 @@ impl Listener {
                     }
                 }
             }
-            let jittered = self.notifier.poll.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let jittered = about(self.notifier.poll);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = woken, if !is_failing => {}

@@ -48,6 +48,8 @@ pub mod feed;
 
 mod poll;
 
+pub use poll::about;
+
 pub mod job;
 
 pub mod list;

@@ -17,11 +17,16 @@ const POLL: Duration = Duration::from_secs(1);
 /// The most jobs of one statement.
 const JOBS_MAX: usize = 1000;
 
+/// Roughly so long, and each time a little more or less, so that what many processes do is not done by all at once.
+pub fn about(pause: Duration) -> Duration {
+    pause.mul_f64(0.75 + rand::random::<f64>() / 2.0)
+}
+
 impl Store {
     /// Wakes who follows a job here that has moved on, whoever moved it, until told to stop.
     pub(super) async fn poll_followed(&self, stop: &CancellationToken) {
         loop {
-            let pause = POLL.mul_f64(0.75 + rand::random::<f64>() / 2.0);
+            let pause = about(POLL);
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}

@@ -30,6 +30,18 @@ pub async fn store(rig: &Rig) -> Store {
 /// Keeps a new key; one whose lifetime is nothing has expired already.
 pub async fn make(rig: &Rig, name: &str, scopes: &[Scope], lifetime: Option<Duration>) -> String {
     let text = KeyText::mint(&mut rand::rng());
+    keep(rig, &text, name, scopes, lifetime).await;
+    text.reveal().to_owned()
+}
+
+/// Keeps a key of this text.
+pub async fn keep(
+    rig: &Rig,
+    text: &KeyText,
+    name: &str,
+    scopes: &[Scope],
+    lifetime: Option<Duration>,
+) {
     let key = Key {
         key_id: text.key_id(),
         name: name.to_owned(),
@@ -40,7 +52,6 @@ pub async fn make(rig: &Rig, name: &str, scopes: &[Scope], lifetime: Option<Dura
     let store = store(rig).await;
     assert!(store.create_key(&NewKey { key, hash: text.hash(), lifetime }).await.unwrap());
     store.close().await;
-    text.reveal().to_owned()
 }
 
 /// A message of a caller with a key.

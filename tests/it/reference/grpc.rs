@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use longhaul::rpc::proto::FILE_DESCRIPTOR_SET;
 use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
-use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet};
+use prost_types::{
+    DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet, MessageOptions,
+};
 
 use super::prose;
 
@@ -102,12 +104,14 @@ fn enums(file: &FileDescriptorProto, page: &mut String) {
 
 /// What a field holds, in words.
 fn kind(message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
-    let one = match field.r#type() {
-        Type::Message | Type::Enum => linked(field.type_name()),
-        other => format!("{other:?}").to_lowercase(),
+    let kind = field.r#type();
+    let one = if matches!(kind, Type::Message | Type::Enum) {
+        linked(field.type_name())
+    } else {
+        format!("{kind:?}").to_lowercase()
     };
     let entry = message.nested_type.iter().find(|nested| {
-        nested.options.as_ref().is_some_and(|options| options.map_entry())
+        nested.options.as_ref().is_some_and(MessageOptions::map_entry)
             && field.type_name().ends_with(&format!(".{}", nested.name()))
     });
     let held = match entry {

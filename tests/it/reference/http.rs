@@ -62,10 +62,9 @@ fn describe(page: &mut String, path: &str, method: &str, operation: &Value) {
     for (kind, content) in entries(&operation["requestBody"]["content"]) {
         let _ = writeln!(page, "\nTakes `{kind}`: {}.", held(&content["schema"]));
         for (_, example) in entries(&content["examples"]) {
-            let shown = match &example["value"] {
-                Value::String(shown) => shown.clone(),
-                other => serde_json::to_string_pretty(other).unwrap(),
-            };
+            let value = &example["value"];
+            let as_json = || serde_json::to_string_pretty(value).unwrap();
+            let shown = value.as_str().map_or_else(as_json, str::to_owned);
             let _ = writeln!(page, "{}:\n\n```json\n{shown}\n```", text(&example["summary"]));
         }
     }
@@ -115,9 +114,10 @@ fn held(schema: &Value) -> String {
     if let Some(word) = schema.get("const") {
         return format!("`{}`", word.as_str().map_or_else(|| word.to_string(), str::to_owned));
     }
-    let kind = match &schema["type"] {
-        Value::Array(kinds) => kinds.iter().map(text).collect::<Vec<_>>().join(" or "),
-        kind => text(kind).to_owned(),
+    let kind = &schema["type"];
+    let kind = match list(kind) {
+        [] => text(kind).to_owned(),
+        kinds => kinds.iter().map(text).collect::<Vec<_>>().join(" or "),
     };
     let words: Vec<_> = list(&schema["enum"])
         .iter()
