@@ -167,6 +167,8 @@ mod bound;
 
 mod command;
 
+mod format;
+
 mod allowance;
 mod budget;
 mod catalog;
@@ -205,3 +207,7 @@ mod doctor;
 mod approved;
 
 mod document;
+
+mod profile;
+
+mod shell;
