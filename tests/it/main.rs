@@ -208,6 +208,8 @@ mod approved;
 
 mod document;
 
+mod manual;
+
 mod profile;
 
 mod shell;
