@@ -43,7 +43,8 @@ impl Desk {
         let line = line.replace("127.0.0.1:50051", here);
         let home = self.folder.0.to_str().unwrap();
         let bin = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap().to_str().unwrap();
-        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        let path = std::env::var_os("PATH").unwrap();
+        let path = format!("{bin}:{}", path.to_str().unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-euc", &line]).current_dir(home).env_clear();
         shell.envs([("HOME", home), ("PATH", &path), ("LONGHAUL_SERVER", here)]);

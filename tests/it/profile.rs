@@ -140,20 +140,23 @@ async fn profiles_are_made_chosen_and_taken_out_and_all_else_stays() {
     let mode = fs::metadata(closed.file()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let text = fs::read_to_string(closed.file()).unwrap();
-    closed.profiles(&format!("# mine\n{text}# the end\n"));
+    closed.profiles(&format!("{text}\n# mine\n[profiles.other]\nserver = \"other:1\"\n"));
     run(&["profile", "set", "local", "--server", "127.0.0.1:50051"]).await;
     run(&["profile", "use", "prod"]).await;
     let listed: Value =
         serde_json::from_str(&run(&["profile", "list", "-o", "json"]).await).unwrap();
     assert_eq!(listed["default_profile"], "prod");
-    assert_eq!(listed["profiles"][1]["api_key_file"], "/run/prod.key");
+    assert_eq!(listed["profiles"][2]["api_key_file"], "/run/prod.key");
     let shown = run(&["profile", "show"]).await;
     assert!(shown.contains(prod) && shown.contains("/run/prod.key"), "{shown}");
     run(&["profile", "set", "prod", "--api-key-file", ""]).await;
     assert!(!run(&["profile", "show", "prod"]).await.contains("prod.key"));
     run(&["profile", "remove", "prod"]).await;
     let text = fs::read_to_string(closed.file()).unwrap();
-    assert!(text.contains("# mine") && text.contains("[profiles.local]"), "{text}");
+    assert!(
+        text.contains("# mine\n[profiles.other]") && text.contains("[profiles.local]"),
+        "{text}"
+    );
     assert!(!text.contains("prod") && !text.contains("default_profile"), "{text}");
     for (args, code) in [
         (&["profile", "use", "prod"][..], 5),

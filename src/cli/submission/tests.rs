@@ -1,7 +1,8 @@
 //! What a file of a job may say, and how its mistakes are told.
 
 use super::*;
-use crate::rpc::proto::{ContextMode, TimeoutPolicy};
+use crate::rpc::proto::{ContextMode, TimeoutPolicy, step};
+use prost_types::Timestamp;
 
 fn refusal(json: &str) -> (String, String) {
     let error = parse_submission(json).expect_err("it is wrong");
@@ -66,14 +67,12 @@ fn text_that_is_not_json_says_where_it_breaks() {
 }
 
 fn of(text: &str, sets: &[&str]) -> Result<SubmitJobRequest, String> {
-    let told = |error: CliError| match error {
-        CliError::Invalid { faults, .. } => {
-            let lines = faults.into_iter().map(|fault| {
-                format!("{}: {}: {}", fault.place.unwrap_or_default(), fault.field, fault.problem)
-            });
-            lines.collect::<Vec<_>>().join("\n")
-        }
-        error => panic!("{error}"),
+    let told = |error: CliError| {
+        let CliError::Invalid { faults, .. } = error else { panic!("{error}") };
+        let lines = faults.into_iter().map(|fault| {
+            format!("{}: {}: {}", fault.place.unwrap_or_default(), fault.field, fault.problem)
+        });
+        lines.collect::<Vec<_>>().join("\n")
     };
     let mut document = Document::read(text, "job.yaml").map_err(told)?;
     for set in sets {
@@ -165,8 +164,8 @@ fn a_mistake_is_told_with_its_line_and_column_and_what_was_meant() {
         ),
         ("- a", "job.yaml:1:1: : must be an object with fields, and is a list"),
         (
-            "steps: [{run: {}, wait: {}}]",
-            "job.yaml:1:9: steps[0]: must be an object with one of duration_seconds and until_at",
+            "steps: [{run: {}, wait: {duration_seconds: 1}}]",
+            "job.yaml:1:9: steps[0]: has more than one of run, approval and wait",
         ),
         (
             "steps: [{wait: {duration: 5}}]",

@@ -250,7 +250,13 @@ impl<'de> Deserializer<'de> for Node {
                 let (key, value) = fields.remove(0);
                 visitor.visit_enum(Variant(key, value))
             }
-            Content::Map(_) => Err(Wrong::new(format!("must be {wanted}"))),
+            Content::Map(fields) => {
+                let stranger = fields.iter().find(|(key, _)| !known.contains(&key.text.as_str()));
+                Err(stranger.map_or_else(
+                    || Wrong::new(format!("must be {wanted}")),
+                    |(key, _)| Wrong::unknown("field", &key.text, known),
+                ))
+            }
             Content::Scalar(..) | Content::List(_) => Err(node.must_be(&wanted)),
         }
     }

@@ -190,6 +190,8 @@ fn accept(tag: Option<&Tag>) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn why(text: &str) -> String {
@@ -250,5 +252,12 @@ mod tests {
         assert!(why("a: [").starts_with("not YAML: "));
         assert!(why("a: b: c").starts_with("not YAML: "));
         assert_eq!(why("# nothing\n"), "it is empty");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_ends_the_program(text in "[a-b0 \n\t:\\-#|>'\"?{}\\[\\],&*!%@`~=<.]{0,40}", any in any::<String>()) {
+            let _ = (read(&text), read(&any));
+        }
     }
 }
