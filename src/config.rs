@@ -12,6 +12,8 @@ mod part;
 
 mod client;
 
+mod profile;
+
 mod book;
 
 mod endpoint;
@@ -41,6 +43,7 @@ pub use self::flags::{Flags, data_dir, ready_file, sandbox_addr};
 pub use self::import::{import_url, webhook_defaults};
 pub use self::listen::Listen;
 pub use self::part::{database, has_public_url, names_a_database, telemetry};
+pub use self::profile::{Profile, Profiles, chosen_profile, name_fault, profiles_file};
 pub use self::retention::{days, retention};
 use self::source::all_or_mistakes;
 pub use self::source::{Source, VARIABLES};

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::client::{Client, ClientArgs, call_error};
 use super::exit::{CliError, Exit};
+use super::format::FormatArgs;
 use super::render::{jobs, one_line, thousands};
 use super::{list, usage};
 use crate::rpc::proto::{
@@ -28,11 +29,11 @@ pub struct PickArgs {
     /// several statuses any
     #[arg(id = "where", long = "where", value_name = "WHAT=VALUE", value_parser = condition)]
     conditions: Vec<Condition>,
-    /// All jobs submitted on this day or later: 2026-11-01, in UTC, or a time such as 2026-11-01T08:00:00Z
-    #[arg(long, value_name = "WHEN", value_parser = usage::moment)]
+    /// All jobs submitted on this day or later: 2026-11-01, in UTC, a time such as 2026-11-01T08:00:00Z, or 2h ago
+    #[arg(long, visible_alias = "since", value_name = "WHEN", value_parser = usage::moment)]
     created_from: Option<DateTime<Utc>>,
     /// All jobs submitted before this day or time
-    #[arg(long, value_name = "WHEN", value_parser = usage::moment)]
+    #[arg(long, visible_alias = "until", value_name = "WHEN", value_parser = usage::moment)]
     created_before: Option<DateTime<Utc>>,
     /// Only tell how many jobs these are
     #[arg(long, conflicts_with = "job")]
@@ -73,9 +74,10 @@ pub async fn run(
     let would = server.control_jobs(would).await.map_err(call_error)?.into_inner();
     let many = many(&would);
     if dry_run {
-        let text = format!("would {verb} {many}");
-        let told = json!({"matched": would.matched, "more": would.more, "dry_run": true});
-        writeln!(io::stdout(), "{}", if client.json { told.to_string() } else { text })?;
+        let told = || json!({"matched": would.matched, "more": would.more, "dry_run": true});
+        if !client.format.told(&mut io::stdout(), told)? {
+            writeln!(io::stdout(), "would {verb} {many}")?;
+        }
         return Ok(Exit::Ok);
     }
     if would.matched > 0 && !is_sure && !confirm(format!("{verb} {many}?")).await? {
@@ -83,7 +85,7 @@ pub async fn run(
         return Ok(Exit::Ok);
     }
     let done = finish(&mut server, request, would.matched).await?;
-    tell(&done, verb, client.json)?;
+    tell(&done, verb, client.format)?;
     Ok(if done.refused > 0 { Exit::Refused } else { Exit::Ok })
 }
 
@@ -118,12 +120,13 @@ async fn finish(
     }
 }
 
-fn tell(done: &ControlJobsResponse, verb: &str, is_json: bool) -> Result<()> {
+fn tell(done: &ControlJobsResponse, verb: &str, format: FormatArgs) -> Result<()> {
     let mut out = io::stdout();
-    if is_json {
-        let told = json!({"matched": done.matched, "changed": done.changed, "refused": done.refused,
-            "refused_job_ids": done.refused_job_ids});
-        writeln!(out, "{told}")?;
+    let told = || {
+        json!({"matched": done.matched, "changed": done.changed, "refused": done.refused,
+            "refused_job_ids": done.refused_job_ids})
+    };
+    if format.told(&mut out, told)? {
         return Ok(());
     }
     writeln!(out, "{}", summary(done, verb))?;

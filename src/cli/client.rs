@@ -1,7 +1,7 @@
 //! The connection to a server: every command but the ones that are servers goes through it.
 //!
-//! In come an address and what the environment has to show; out goes a client that reconnects by itself and notices a
-//! dead peer. A server that is not there is told as exactly that, before the first call.
+//! In come an address and what the environment or a profile has to show; out goes a client that reconnects by itself
+//! and notices a dead peer. A server that is not there is told as exactly that, before the first call.
 //! A key never comes from a flag and is never printed; where it would be sent in clear text, a warning says so.
 
 use std::{error::Error as _, net::IpAddr, path::PathBuf, time::Duration};
@@ -18,7 +18,8 @@ use tonic::{
 };
 
 use super::exit::CliError;
-use crate::config::{self, ClientSettings, ConfigError};
+use super::format::FormatArgs;
+use crate::config::{self, ClientSettings, ConfigError, Profile, Profiles};
 use crate::rpc::proto::{GetJobRequest, GetJobResponse, job_service_client::JobServiceClient};
 
 /// A client of the job service.
@@ -27,37 +28,82 @@ pub type Client = JobServiceClient<InterceptedService<Channel, Credential>>;
 /// A reply is at most 3 MiB by the server's promise; this leaves room for a server that promises more.
 const REPLY_LIMIT_BYTES: usize = 16 * 1024 * 1024;
 
+/// Where the server is if nobody says it: where `longhaul dev` and `longhaul serve` listen.
+pub const DEFAULT_SERVER: &str = "http://127.0.0.1:50051";
+
+/// What the help puts the arguments of the connection under.
+const CONNECTION: &str = "Connection";
+
 /// What every command that calls a server takes.
 #[derive(Args, Clone, Debug)]
 pub struct ClientArgs {
-    /// The server's gRPC address
-    #[arg(
-        long,
-        env = "LONGHAUL_SERVER",
-        value_name = "URL",
-        default_value = "http://127.0.0.1:50051"
-    )]
-    pub server: String,
+    /// The server's gRPC address; where nothing else says it, 127.0.0.1:50051
+    #[arg(long, env = "LONGHAUL_SERVER", value_name = "URL", help_heading = CONNECTION)]
+    pub server: Option<String>,
     /// A file with the authorities to trust in place of the system's, as PEM, where the address is https
-    #[arg(long, env = "LONGHAUL_CA_FILE", value_name = "FILE")]
+    #[arg(long, env = "LONGHAUL_CA_FILE", value_name = "FILE", help_heading = CONNECTION)]
     pub ca_file: Option<PathBuf>,
-    /// Print JSON for machines
-    #[arg(long)]
-    pub json: bool,
+    /// The profile that says what no flag and no variable does: a server, its key, whom to trust
+    #[arg(long, env = "LONGHAUL_PROFILE", value_name = "NAME", help_heading = CONNECTION)]
+    pub profile: Option<String>,
+    /// The file of the profiles; longhaul/config.toml in your folder of configuration where nothing else says it
+    #[arg(long, env = "LONGHAUL_CLI_CONFIG", value_name = "FILE", help_heading = CONNECTION)]
+    pub profiles: Option<PathBuf>,
+    #[command(flatten)]
+    pub format: FormatArgs,
 }
 
 impl ClientArgs {
-    /// Connects to the server with what the environment has to show, or says that nothing listens there.
+    /// Connects to the server with what the environment or a profile has to show, or says that nothing listens there.
     pub async fn connect(&self) -> Result<Client> {
-        let settings = config::client(self.ca_file.as_deref())?;
-        if settings.api_key.is_some() && sends_in_clear(&url_of(&self.server)) {
+        let profiles = self.read_profiles()?;
+        let profile = self.choose(&profiles)?;
+        let settings = config::client(self.ca_file.as_deref(), profile)?;
+        if profile.is_some_and(|one| one.api_key.is_some()) && profiles.shows_a_key() {
+            let path = profiles.path.display();
             eprintln!(
-                "warning: the key goes to {} unencrypted; use an https:// address, or a tunnel",
-                self.server
+                "warning: others can read {path}, where a key stands; chmod 600 it, or use api_key_file"
             );
         }
-        connect_with(&self.server, &settings).await
+        let server = self.address(profile);
+        if settings.api_key.is_some() && sends_in_clear(&url_of(server)) {
+            eprintln!(
+                "warning: the key goes to {server} unencrypted; use an https:// address, or a tunnel"
+            );
+        }
+        connect_with(server, &settings).await
     }
+
+    fn read_profiles(&self) -> Result<Profiles, ConfigError> {
+        match config::profiles_file(self.profiles.as_deref()) {
+            Some((path, is_named)) => Profiles::read(&path, is_named),
+            None => Ok(Profiles::default()),
+        }
+    }
+
+    /// The profile that is asked for; else the default one, unless another server is named than its own, which must
+    /// not be shown its key.
+    fn choose<'p>(&self, profiles: &'p Profiles) -> Result<Option<&'p Profile>, ConfigError> {
+        if let Some(name) = said(self.profile.as_ref()) {
+            return profiles.profile(name).map(Some);
+        }
+        let Some(name) = &profiles.default_profile else { return Ok(None) };
+        let profile = profiles.profile(name)?;
+        let is_another = said(self.server.as_ref()).is_some_and(|server| {
+            profile.server.as_ref().is_none_or(|own| url_of(own) != url_of(server))
+        });
+        Ok(Some(profile).filter(|_| !is_another))
+    }
+
+    fn address<'a>(&'a self, profile: Option<&'a Profile>) -> &'a str {
+        let of_profile = profile.and_then(|one| one.server.as_deref());
+        said(self.server.as_ref()).or(of_profile).unwrap_or(DEFAULT_SERVER)
+    }
+}
+
+/// A variable that is set to nothing says nothing.
+fn said(value: Option<&String>) -> Option<&str> {
+    value.map(String::as_str).filter(|value| !value.is_empty())
 }
 
 /// What a client shows with each call.

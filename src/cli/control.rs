@@ -198,14 +198,13 @@ fn read_text(file: &Path) -> Result<String> {
 
 async fn act(target: Target, action: Action) -> Result<Exit> {
     let mut client = target.client.connect().await?;
-    let is_json = target.client.json;
+    let format = target.client.format;
     let Target { job: job_id, request_id, .. } = target;
     let request = ControlRequest { job_id, request_id, action: Some(action) };
     let reply = client.control(request).await.map_err(call_error)?.into_inner();
     let job = reply.job.context("the server answered without a job")?;
-    if is_json {
-        let line = json!({"job": json::job(&job), "changed": reply.changed});
-        writeln!(io::stdout(), "{line}")?;
+    let for_machines = || json!({"job": json::job(&job), "changed": reply.changed});
+    if format.told(&mut io::stdout(), for_machines)? {
         return Ok(Exit::Ok);
     }
     let mut stands = word::job_status(job.status).replace('_', " ");

@@ -12,13 +12,14 @@ mod template;
 
 mod webhook;
 
-use std::io::{self, Write as _};
+use std::io;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::Serialize;
 
 use super::exit::Exit;
+use super::format::FormatArgs;
 use super::render::Paint;
 use super::serve::AddressArgs;
 use crate::config::{self, Config, ConfigError};
@@ -32,9 +33,8 @@ pub struct DoctorArgs {
     /// The server serves on an address that others can reach, though no keys guard it [env: `LONGHAUL_INSECURE`]
     #[arg(long)]
     insecure: bool,
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// What became of a check.
@@ -117,10 +117,8 @@ pub async fn run(args: DoctorArgs) -> Result<Exit> {
     Box::pin(examine(&args, &mut report)).await?;
     let has_fault = report.has_fault();
     let mut out = io::stdout().lock();
-    if args.json {
-        let told = serde_json::json!({"ok": !has_fault, "checks": report.0});
-        writeln!(out, "{told}").context("printing the checklist")?;
-    } else {
+    let told = || serde_json::json!({"ok": !has_fault, "checks": report.0});
+    if !args.format.told(&mut out, told).context("printing the checklist")? {
         report.print(&mut out, Paint::for_stdout())?;
     }
     Ok(if has_fault { Exit::Unexpected } else { Exit::Ok })

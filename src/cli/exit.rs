@@ -120,13 +120,13 @@ pub enum CliError {
     /// The server went away during a call.
     #[error("the server went away: {0}")]
     WentAway(String),
-    /// The submission cannot be read.
-    #[error("the submission is not valid")]
+    /// The submission cannot be read, or the server does not take it.
+    #[error("{told}")]
     Invalid {
-        /// Where it is wrong, as a path into the JSON; empty for the whole.
-        field: String,
-        /// What is wrong there.
-        problem: String,
+        /// What is wrong, all in all.
+        told: String,
+        /// What is wrong with each field.
+        faults: Vec<Fault>,
     },
     /// The arguments contradict each other or have no meaning.
     #[error("{0}")]
@@ -137,6 +137,26 @@ pub enum CliError {
     /// What is there forbids it.
     #[error("{0}")]
     Refused(String),
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it stands, as `FILE:LINE:COLUMN`.
+    pub place: Option<String>,
+    /// Its path; empty for the whole.
+    pub field: String,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl Fault {
+    fn line(&self) -> String {
+        match &self.place {
+            Some(place) => format!("  {place}:{}", &violation(&self.field, &self.problem)[1..]),
+            None => violation(&self.field, &self.problem),
+        }
+    }
 }
 
 /// Tells an error on stderr and says which code it ends with.
@@ -160,8 +180,8 @@ fn describe(error: &anyhow::Error) -> (Exit, Vec<String>) {
             CliError::Usage(_) => Exit::Usage,
             CliError::NotFound(_) => Exit::NotFound,
             CliError::Refused(_) => Exit::Refused,
-            CliError::Invalid { field, problem } => {
-                lines.push(violation(field, problem));
+            CliError::Invalid { faults, .. } => {
+                lines.extend(faults.iter().map(Fault::line));
                 Exit::Invalid
             }
         };

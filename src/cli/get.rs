@@ -52,8 +52,8 @@ pub async fn run(args: GetArgs) -> Result<Exit> {
     let job = reply.job.context("the server answered without a job")?;
     let spec = reply.spec.unwrap_or_default();
     let mut out = io::stdout().lock();
-    if args.client.json {
-        writeln!(out, "{}", json!({"job": json::job(&job), "spec": json::spec(&spec)}))?;
+    let for_machines = || json!({"job": json::job(&job), "spec": json::spec(&spec)});
+    if args.client.format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     if let Some(number) = args.step {

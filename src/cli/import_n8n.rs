@@ -25,6 +25,7 @@ use self::place::Base;
 use self::report::{Line, Outcome, Report};
 use self::row::{Reading, spelled};
 use super::exit::{CliError, Exit};
+use super::format::FormatArgs;
 use crate::config;
 use crate::domain::job::Status;
 use crate::domain::word::Word as _;
@@ -64,9 +65,8 @@ pub struct ImportArgs {
     /// Only show what would be imported
     #[arg(long)]
     dry_run: bool,
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "clap wants a parser that can fail")]
@@ -108,9 +108,7 @@ pub async fn run(args: ImportArgs) -> Result<Exit> {
     import.store.close().await;
     let report = done?;
     let mut out = io::stdout().lock();
-    if args.json {
-        report.write_json(&mut out)?;
-    } else {
+    if !args.format.told(&mut out, || report.in_json())? {
         report.write_text(&mut out)?;
     }
     Ok(if report.is_whole() { Exit::Ok } else { Exit::Unexpected })

@@ -13,7 +13,9 @@ use chrono::{DateTime, Local, SecondsFormat, Utc};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::columns::{Columns, Give};
 use super::exit::{CliError, Exit};
+use super::format::FormatArgs;
 use super::render::{self, Paint};
 use crate::config::{self, Source};
 use crate::domain::key::{Key, KeyText, Scope, find_name_fault};
@@ -62,17 +64,15 @@ struct CreateArgs {
     /// How many of its requests one server has in hand at once, if not as many as the server says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests_max: Option<u32>,
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// List every key there ever was, and never what it is
 #[derive(Args, Debug)]
 struct ListArgs {
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// Take a key back; servers let nobody in by it any more within seconds
@@ -81,9 +81,8 @@ struct RevokeArgs {
     /// Its name or its id
     #[arg(value_name = "KEY")]
     key: String,
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// Runs the command.
@@ -124,10 +123,12 @@ async fn create(store: &Store, args: CreateArgs) -> Result<Exit> {
     let made = list.keys.iter().find(|stored| stored.hash == new.hash);
     let made = made.context("the key was kept and is not there")?;
     let mut out = io::stdout().lock();
-    if args.json {
+    let for_machines = || {
         let mut told = in_json(made, list.now);
         told["key"] = json!(text.reveal());
-        writeln!(out, "{told}")?;
+        told
+    };
+    if args.format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     writeln!(out, "{}", text.reveal())?;
@@ -152,16 +153,20 @@ async fn create(store: &Store, args: CreateArgs) -> Result<Exit> {
 async fn list(store: &Store, args: &ListArgs) -> Result<Exit> {
     let list = read(store).await?;
     let mut out = io::stdout().lock();
-    if args.json {
-        let keys: Vec<Value> = list.keys.iter().map(|stored| in_json(stored, list.now)).collect();
-        writeln!(out, "{}", json!({"keys": keys}))?;
+    let for_machines = || {
+        let keys = list.keys.iter().map(|stored| in_json(stored, list.now));
+        json!({"keys": keys.collect::<Vec<Value>>()})
+    };
+    if args.format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     if list.keys.is_empty() {
         writeln!(out, "no keys; a server that only its own machine can reach is open without")?;
         return Ok(Exit::Ok);
     }
-    for line in lines(&list, Paint::for_stdout()) {
+    // A pipe gets whole lines.
+    let wide = render::terminal_size().map_or(usize::MAX, |(wide, _)| wide);
+    for line in lines(&list, wide, Paint::for_stdout()) {
         writeln!(out, "{line}")?;
     }
     Ok(Exit::Ok)
@@ -177,8 +182,8 @@ async fn revoke(store: &Store, args: &RevokeArgs) -> Result<Exit> {
     };
     let changed = !revoked.is_empty();
     let mut out = io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", json!({"key": in_json(found, list.now), "changed": changed}))?;
+    let for_machines = || json!({"key": in_json(found, list.now), "changed": changed});
+    if args.format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     let (name, key_id) = (&found.key.name, &found.key.key_id);
@@ -223,7 +228,7 @@ fn in_json(stored: &StoredKey, now: DateTime<Utc>) -> Value {
     })
 }
 
-fn lines(list: &KeyList, paint: Paint) -> Vec<String> {
+fn lines(list: &KeyList, wide: usize, paint: Paint) -> Vec<String> {
     let time = |at: Option<DateTime<Utc>>| at.map_or_else(|| "never".to_owned(), local);
     let rows = list.keys.iter().map(|stored| {
         vec![
@@ -238,7 +243,20 @@ fn lines(list: &KeyList, paint: Paint) -> Vec<String> {
     });
     let rows: Vec<Vec<String>> = rows.collect();
     let header = ["ID", "NAME", "SCOPES", "STATE", "CREATED", "EXPIRES", "LAST USED"];
-    render::table(&header, &rows, paint)
+    let gives = [
+        Give::Shrink("CREATED", 10),
+        Give::Shrink("EXPIRES", 16),
+        Give::Shrink("LAST USED", 16),
+        Give::Drop("CREATED"),
+        Give::Shrink("SCOPES", 12),
+        Give::Shrink("NAME", 10),
+    ];
+    let dress = |title: &str, cell: &str| match (title, cell) {
+        ("STATE", "good") => paint.green(cell),
+        ("STATE", _) => paint.red(cell),
+        _ => cell.to_owned(),
+    };
+    Columns::new(header.to_vec(), rows).lines(wide, &gives, dress, paint)
 }
 
 fn scopes(key: &Key) -> String {
@@ -318,7 +336,7 @@ mod tests {
             stored("gone", None, Some(now)),
         ];
         let list = KeyList { version: 4, now, keys };
-        let told = lines(&list, Paint::plain());
+        let told = lines(&list, 200, Paint::plain());
         for (line, state) in told[1..].iter().zip(["good", "good", "expired", "revoked"]) {
             assert!(line.contains("submit,read") && line.contains(state), "{line}");
         }

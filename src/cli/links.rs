@@ -46,9 +46,7 @@ pub async fn run(args: LinksArgs) -> Result<Exit> {
     let mut server = client.connect().await?;
     let revoked = server.revoke_links(request).await.map_err(call_error)?.into_inner().revoked;
     let mut out = io::stdout().lock();
-    if client.json {
-        writeln!(out, "{}", json!({"job_id": job, "revoked": revoked}))?;
-    } else {
+    if !client.format.told(&mut out, || json!({"job_id": job, "revoked": revoked}))? {
         writeln!(out, "{}: {}", one_line(&job), in_words(revoked))?;
     }
     Ok(Exit::Ok)

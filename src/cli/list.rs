@@ -1,17 +1,19 @@
 //! `longhaul list`: the jobs there are, newest first.
 //!
-//! In come a status, labels, a span of time and how many; out goes a table, or one JSON object.
-//! Pages are fetched until there are as many as asked for.
+//! In come a status, labels, a span of time and how many; out goes a table that fits the terminal, or one JSON object.
+//! Pages are fetched until there are as many as asked for, or no more.
 
 use std::io::{self, Write as _};
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 use clap::Args;
+use prost_types::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    client::{ClientArgs, call_error},
+    client::{Client, ClientArgs, call_error},
+    columns::{Columns, Give},
     exit::Exit,
     json,
     render::{self, Paint, clip, local_time, money, one_line, thousands},
@@ -31,11 +33,11 @@ pub struct ListArgs {
     /// Only jobs with this label; may be repeated, and then all must match
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
-    /// Only jobs submitted on this day or later: 2026-11-01, in UTC, or a time such as 2026-11-01T08:00:00Z
-    #[arg(long, value_name = "WHEN", value_parser = usage::moment)]
+    /// Only jobs submitted on this day or later: 2026-11-01, in UTC, a time such as 2026-11-01T08:00:00Z, or 2h ago
+    #[arg(long, visible_alias = "since", value_name = "WHEN", value_parser = usage::moment)]
     created_from: Option<DateTime<Utc>>,
     /// Only jobs submitted before this day or time
-    #[arg(long, value_name = "WHEN", value_parser = usage::moment)]
+    #[arg(long, visible_alias = "until", value_name = "WHEN", value_parser = usage::moment)]
     created_before: Option<DateTime<Utc>>,
     /// Also tell how many jobs are in each status; with no label and no time
     #[arg(long, conflicts_with_all = ["label", "created_from", "created_before"])]
@@ -43,8 +45,18 @@ pub struct ListArgs {
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
+    /// Every one there is
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
     #[command(flatten)]
     client: ClientArgs,
+}
+
+/// What was listed.
+struct Listed {
+    jobs: Vec<Job>,
+    has_more: bool,
+    counts: Option<(Vec<StatusCount>, Option<Timestamp>)>,
 }
 
 /// Runs the command.
@@ -56,49 +68,61 @@ pub async fn run(args: ListArgs) -> Result<Exit> {
         created_from: args.created_from.map(usage::timestamp),
         created_before: args.created_before.map(usage::timestamp),
     };
-    let limit = args.limit as usize;
-    let mut jobs: Vec<Job> = Vec::new();
-    let mut counts = None;
-    let mut page_token = String::new();
-    let has_more = loop {
-        let request = ListJobsRequest {
-            selector: Some(selector.clone()),
-            page_size: (limit - jobs.len()).min(PAGE) as i32,
-            page_token,
-            include_counts: args.counts && counts.is_none(),
-        };
-        let page = client.list_jobs(request).await.map_err(call_error)?.into_inner();
-        jobs.extend(page.jobs);
-        counts.get_or_insert((page.counts, page.counts_as_of));
-        page_token = page.next_page_token;
-        if page_token.is_empty() || jobs.len() >= limit {
-            break !page_token.is_empty();
-        }
-    };
+    let limit = if args.all { usize::MAX } else { args.limit as usize };
+    let listed = fetch(&mut client, selector, limit, args.counts).await?;
     let mut out = io::stdout().lock();
-    if args.client.json {
-        let jobs: Vec<_> = jobs.iter().map(json::job).collect();
-        let mut told = json!({"jobs": jobs, "has_more": has_more});
-        if let Some((counts, as_of)) = counts.filter(|_| args.counts) {
-            let counts = counts.iter().map(|one| (word::job_status(one.status), one.count.into()));
-            told["counts"] = Value::Object(counts.collect());
-            told["counts_as_of"] = json::time(as_of.as_ref());
-        }
-        writeln!(out, "{told}")?;
+    if args.client.format.told(&mut out, || in_json(&listed))? {
         return Ok(Exit::Ok);
     }
-    if let Some((counts, _)) = counts.filter(|_| args.counts) {
-        writeln!(out, "{}\n", in_a_line(&counts))?;
+    if let Some((counts, _)) = &listed.counts {
+        writeln!(out, "{}\n", in_a_line(counts))?;
     }
     // A pipe gets whole lines.
     let wide = render::terminal_size().map_or(usize::MAX, |(wide, _)| wide);
-    for line in lines(&jobs, wide, Paint::for_stdout()) {
+    for line in lines(&listed.jobs, wide, Paint::for_stdout()) {
         writeln!(out, "{line}")?;
     }
-    if has_more {
-        eprintln!("there are more; see them with --limit");
+    if listed.has_more {
+        eprintln!("there are more; see them with --limit or --all");
     }
     Ok(Exit::Ok)
+}
+
+/// Page after page, up to so many jobs; the counts come with the first.
+async fn fetch(
+    client: &mut Client,
+    selector: JobSelector,
+    limit: usize,
+    include_counts: bool,
+) -> Result<Listed> {
+    let mut request =
+        ListJobsRequest { selector: Some(selector), include_counts, ..Default::default() };
+    let mut listed = Listed { jobs: Vec::new(), has_more: false, counts: None };
+    loop {
+        request.page_size = (limit - listed.jobs.len()).min(PAGE) as i32;
+        let page = client.list_jobs(request.clone()).await.map_err(call_error)?.into_inner();
+        listed.jobs.extend(page.jobs);
+        if request.include_counts {
+            listed.counts = Some((page.counts, page.counts_as_of));
+        }
+        request.include_counts = false;
+        if page.next_page_token.is_empty() || listed.jobs.len() >= limit {
+            listed.has_more = !page.next_page_token.is_empty();
+            return Ok(listed);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+fn in_json(listed: &Listed) -> Value {
+    let jobs: Vec<_> = listed.jobs.iter().map(json::job).collect();
+    let mut told = json!({"jobs": jobs, "has_more": listed.has_more});
+    if let Some((counts, as_of)) = &listed.counts {
+        let counts = counts.iter().map(|one| (word::job_status(one.status), one.count.into()));
+        told["counts"] = Value::Object(counts.collect());
+        told["counts_as_of"] = json::time(as_of.as_ref());
+    }
+    told
 }
 
 /// How many jobs are in each status.
@@ -124,15 +148,22 @@ fn lines(jobs: &[Job], wide: usize, paint: Paint) -> Vec<String> {
             row.insert(2, if untold > 0 { untold.to_string() } else { String::new() });
         }
     }
-    let table = render::table(&header, &rows, Paint::plain());
-    table
-        .iter()
-        .enumerate()
-        .map(|(index, line)| {
-            let line = clip(line, wide);
-            if index == 0 { paint.dim(&line) } else { line }
-        })
-        .collect()
+    // Ids are for pasting, so they are the last to be cut.
+    let gives = [
+        Give::Shrink("TASK", 16),
+        Give::Shrink("SUBMITTED", 16),
+        Give::Shrink("TASK", 10),
+        Give::Drop("COST"),
+        Give::Drop("SUBMITTED"),
+        Give::Drop("TASK"),
+        Give::Shrink("JOB", 10),
+    ];
+    let dress = |title: &str, cell: &str| match (title, word::find_job_status(cell)) {
+        ("STATUS", Some(status)) => paint.status(status, cell),
+        ("UNTOLD", _) => paint.red(cell),
+        _ => cell.to_owned(),
+    };
+    Columns::new(header, rows).lines(wide, &gives, dress, paint)
 }
 
 fn row(job: &Job) -> Vec<String> {

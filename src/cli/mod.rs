@@ -47,20 +47,28 @@ pub mod key;
 
 pub mod doctor;
 
+pub mod profile;
+
+pub mod shell;
+
 pub mod control;
 
 pub mod bulk;
 
 pub mod json;
 
+pub mod format;
+
 pub mod render;
+
+pub mod columns;
 
 pub mod word;
 
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use self::exit::{EXIT_CODES, Exit};
 
@@ -101,6 +109,9 @@ enum Command {
     ImportN8n(import_n8n::ImportArgs),
     Key(key::KeyArgs),
     Doctor(doctor::DoctorArgs),
+    Profile(profile::ProfileArgs),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
 /// Parses the command line, runs the command, and says how it ended.
@@ -144,6 +155,9 @@ async fn run(cli: Cli) -> Result<Exit> {
 
         Command::Key(args) => Box::pin(until_interrupted(key::run(args))).await,
         Command::Doctor(args) => Box::pin(until_interrupted(doctor::run(args))).await,
+        Command::Profile(args) => profile::run(args),
+        Command::Completions(args) => shell::completions(&args, Cli::command()),
+        Command::Man(args) => shell::man(&args, Cli::command()),
     }
 }
 
@@ -160,8 +174,6 @@ async fn until_interrupted(command: impl Future<Output = Result<Exit>>) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

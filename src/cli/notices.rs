@@ -11,6 +11,7 @@ use tonic::Code;
 
 use super::{
     client::{Client, ClientArgs, call_error, in_words},
+    columns::{Columns, Give},
     exit::Exit,
     json,
     render::{self, Paint, clip, local_time, one_line},
@@ -97,9 +98,11 @@ async fn list(args: ListNoticesArgs) -> Result<Exit> {
     };
     let (notices, has_more) = fetch(&mut client, request, args.limit as usize).await?;
     let mut out = io::stdout().lock();
-    if args.client.json {
+    let for_machines = || {
         let notices: Vec<_> = notices.iter().map(in_json).collect();
-        writeln!(out, "{}", json!({"notices": notices, "has_more": has_more}))?;
+        json!({"notices": notices, "has_more": has_more})
+    };
+    if args.client.format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     // A pipe gets whole lines.
@@ -154,18 +157,18 @@ async fn resend(args: ResendArgs) -> Result<Exit> {
             }
             Err(status) => return Err(call_error(status)),
         };
-        if !args.client.json {
+        if args.client.format.is_for_people() {
             writeln!(out, "{}", told(&reply)?)?;
         }
         resent.push(reply);
     }
-    if args.client.json {
-        let resent: Vec<_> = resent
-            .iter()
-            .map(|reply| json!({"notice": reply.notice.as_ref().map(in_json), "changed": reply.changed}))
-            .collect();
-        writeln!(out, "{}", json!({"resent": resent}))?;
-    } else if resent.is_empty() {
+    let for_machines = || {
+        let resent = resent.iter().map(
+            |reply| json!({"notice": reply.notice.as_ref().map(in_json), "changed": reply.changed}),
+        );
+        json!({"resent": resent.collect::<Vec<_>>()})
+    };
+    if !args.client.format.told(&mut out, for_machines)? && resent.is_empty() {
         writeln!(out, "nothing to send again")?;
     }
     Ok(Exit::Ok)
@@ -201,12 +204,23 @@ fn lines(notices: &[JobNotice], wide: usize, paint: Paint) -> Vec<String> {
     }
     let rows: Vec<Vec<String>> = notices.iter().map(row).collect();
     let header = ["NOTICE", "JOB", "KIND", "TO", "DELIVERY", ">TRIES", "WRITTEN", "ERROR"];
-    let table = render::table(&header, &rows, Paint::plain());
-    let lines = table.iter().enumerate().map(|(index, line)| {
-        let line = clip(line, wide);
-        if index == 0 { paint.dim(&line) } else { line }
-    });
-    lines.collect()
+    // The id is what `resend` takes, so it is the last to be cut.
+    let gives = [
+        Give::Shrink("ERROR", 16),
+        Give::Shrink("WRITTEN", 16),
+        Give::Drop("TRIES"),
+        Give::Drop("WRITTEN"),
+        Give::Shrink("JOB", 12),
+        Give::Drop("ERROR"),
+        Give::Shrink("KIND", 8),
+        Give::Shrink("TO", 8),
+    ];
+    let dress = |title: &str, cell: &str| match (title, cell) {
+        ("DELIVERY", "failed") => paint.red(cell),
+        ("DELIVERY", "unconfirmed") => paint.yellow(cell),
+        _ => cell.to_owned(),
+    };
+    Columns::new(header.to_vec(), rows).lines(wide, &gives, dress, paint)
 }
 
 fn row(listed: &JobNotice) -> Vec<String> {

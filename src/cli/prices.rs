@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     exit::{CliError, Exit},
+    format::FormatArgs,
     render::{self, Paint, thousands},
 };
 use crate::config::{self, Source};
@@ -45,9 +46,8 @@ struct ListArgs {
     /// Only this model, by its exact id
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// Import a list: `LiteLLM`'s `model_prices_and_context_window.json`, or genai-prices' `data.json`
@@ -63,9 +63,8 @@ struct ImportArgs {
     /// Only show what would be imported
     #[arg(long)]
     dry_run: bool,
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// Runs the command.
@@ -120,12 +119,14 @@ async fn show(store: &Store, args: ListArgs) -> Result<Exit> {
         .filter_map(|model| Some((*model, in_force.prices.find_price(model, in_force.on)?)))
         .collect();
     let mut out = io::stdout().lock();
-    if args.json {
+    let for_machines = || {
         let prices = found.iter().map(|(model, price)| {
             json!({"model": model, "source": in_force.source(model, price), "price": price})
         });
         let prices: Vec<Value> = prices.collect();
-        writeln!(out, "{}", json!({"on": in_force.on, "prices": prices}))?;
+        json!({"on": in_force.on, "prices": prices})
+    };
+    if args.format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     if found.is_empty() {
@@ -166,8 +167,7 @@ async fn import(store: &Store, args: ImportArgs) -> Result<Exit> {
         store.import_prices(file.source, &new).await.context("could not store the prices")?;
     }
     let mut out = io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", import_in_json(&file, &settled, args.dry_run))?;
+    if args.format.told(&mut out, || import_in_json(&file, &settled, args.dry_run))? {
         return Ok(Exit::Ok);
     }
     if !new.is_empty() {

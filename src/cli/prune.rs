@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     exit::{CliError, Exit},
+    format::FormatArgs,
     render::{self, Paint, jobs, thousands},
 };
 use crate::config::{self, Source};
@@ -52,9 +53,8 @@ pub struct PruneArgs {
     /// Only show what would go
     #[arg(long)]
     dry_run: bool,
-    /// Print JSON for machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// How long; nothing is for ever.
@@ -86,9 +86,9 @@ pub async fn run(args: PruneArgs) -> Result<Exit> {
     }
     let store = Store::new(&config::database(&source)?).context("could not open the database")?;
     let done = if args.dry_run {
-        tell(&store, &kept, args.json).await
+        tell(&store, &kept, args.format).await
     } else {
-        prune(&store, &kept, args.json).await
+        prune(&store, &kept, args.format).await
     };
     store.close().await;
     done
@@ -103,18 +103,16 @@ async fn due_jobs(store: &Store, kept: &Retention) -> Result<Vec<DueJobs>> {
     Ok(due)
 }
 
-async fn tell(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {
+async fn tell(store: &Store, kept: &Retention, format: FormatArgs) -> Result<Exit> {
     let (due, bytes) = (due_jobs(store, kept).await?, store.bytes_of_a_job().await?);
     let mut out = io::stdout().lock();
-    if as_json {
+    let for_machines = || {
         let of = |one: &DueJobs| json!({"status": one.status, "jobs": one.jobs, "under_way": one.under_way, "oldest_at": one.oldest_at});
         let all: i64 = due.iter().map(|one| one.jobs).sum();
         let due: Vec<Value> = due.iter().map(of).collect();
-        writeln!(
-            out,
-            "{}",
-            json!({"dry_run": true, "due": due, "jobs": all, "bytes": estimate(all, bytes)})
-        )?;
+        json!({"dry_run": true, "due": due, "jobs": all, "bytes": estimate(all, bytes)})
+    };
+    if format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     let rows = due.iter().map(|one| {
@@ -135,7 +133,7 @@ fn estimate(jobs: i64, bytes_of_a_job: f64) -> i64 {
     (jobs as f64 * bytes_of_a_job).max(0.0) as i64
 }
 
-async fn prune(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {
+async fn prune(store: &Store, kept: &Retention, format: FormatArgs) -> Result<Exit> {
     let hint = "could not prune; has a server of this release ever used this database?";
     let mut marked = 0;
     for (status, kept) in kept.periods() {
@@ -170,13 +168,11 @@ async fn prune(store: &Store, kept: &Retention, as_json: bool) -> Result<Exit> {
     }
     let left: i64 = due_jobs(store, kept).await?.iter().map(|due| due.jobs + due.under_way).sum();
     let mut out = io::stdout().lock();
-    if as_json {
+    let for_machines = || {
         let pruned = json!({"completed": gone.completed, "failed": gone.failed, "cancelled": gone.cancelled});
-        writeln!(
-            out,
-            "{}",
-            json!({"dry_run": false, "pruned": pruned, "jobs": gone.pruned(), "left": left})
-        )?;
+        json!({"dry_run": false, "pruned": pruned, "jobs": gone.pruned(), "left": left})
+    };
+    if format.told(&mut out, for_machines)? {
         return Ok(Exit::Ok);
     }
     let all = gone.pruned();

@@ -14,6 +14,7 @@ use std::{
 use chrono::{DateTime, Local};
 use prost_types::Timestamp;
 use rust_decimal::Decimal;
+use unicode_width::UnicodeWidthChar as _;
 
 use crate::rpc::proto::{JobStatus, Usage};
 
@@ -229,47 +230,9 @@ fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Unicode's East Asian Width in the ranges that terminals follow: wide and full-width take two cells,
-/// combining marks and joiners none.
+/// How many cells of a terminal a character takes: Chinese two, combining marks and joiners none.
 pub fn char_width(c: char) -> usize {
-    match c {
-        '\u{0300}'..='\u{036f}'
-        | '\u{0e31}'
-        | '\u{0e34}'..='\u{0e3a}'
-        | '\u{0e47}'..='\u{0e4e}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{20d0}'..='\u{20ff}'
-        | '\u{fe00}'..='\u{fe0f}'
-        | '\u{fe20}'..='\u{fe2f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{231a}'..='\u{231b}'
-        | '\u{23e9}'..='\u{23ec}'
-        | '\u{2614}'..='\u{2615}'
-        | '\u{2648}'..='\u{2653}'
-        | '\u{26a1}'
-        | '\u{2705}'
-        | '\u{270a}'..='\u{270b}'
-        | '\u{2728}'
-        | '\u{274c}'
-        | '\u{2753}'..='\u{2755}'
-        | '\u{2757}'
-        | '\u{2b50}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{4dbf}'
-        | '\u{4e00}'..='\u{a4cf}'
-        | '\u{a960}'..='\u{a97f}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff01}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1f64f}'
-        | '\u{1f680}'..='\u{1f6ff}'
-        | '\u{1f900}'..='\u{1f9ff}'
-        | '\u{1fa70}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
+    c.width().unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::{ClientArgs, call_error},
+    columns::{Columns, Give},
     exit::Exit,
     json, list,
     render::{self, Paint, clip, money, one_line, thousands},
@@ -27,12 +28,12 @@ const PAGE: usize = 1000;
 /// Show what model calls used and cost
 #[derive(Args, Debug)]
 pub struct UsageArgs {
-    /// Only calls begun on this day or later: 2026-11-01, in UTC, or a time such as 2026-11-01T08:00:00Z;
+    /// Only calls begun on this day or later: 2026-11-01, in UTC, a time such as 2026-11-01T08:00:00Z, or 7d ago;
     /// by default 30 days before the end
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    #[arg(long, visible_alias = "since", value_name = "WHEN", value_parser = moment)]
     from: Option<DateTime<Utc>>,
     /// Only calls begun before this day or time; by default all until now
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    #[arg(long, visible_alias = "until", value_name = "WHEN", value_parser = moment)]
     before: Option<DateTime<Utc>>,
     /// What each line stands for: `day`, `model`, `job`, `label:KEY`, or `none` for everything together
     #[arg(long, value_name = "WHAT", default_value = "day", value_parser = grouping)]
@@ -74,8 +75,7 @@ pub async fn run(args: UsageArgs) -> Result<Exit> {
     };
     let report = fetch(&args.client, request, limit).await?;
     let mut out = io::stdout().lock();
-    if args.client.json {
-        writeln!(out, "{}", in_json(&report))?;
+    if args.client.format.told(&mut out, || in_json(&report))? {
         return Ok(Exit::Ok);
     }
     // A pipe gets whole lines.
@@ -151,15 +151,20 @@ fn lines(report: &GetUsageResponse, by: &Grouping, wide: usize, paint: Paint) ->
         .filter(|_| !what.is_empty())
         .map(|row| cells(&name(row, by), row, places));
     let rows: Vec<Vec<String>> = rows.chain([cells("total", &total, places)]).collect();
-    let table = render::table(&header, &rows, Paint::plain());
+    let gives = [
+        Give::Shrink(what, 20),
+        Give::Drop("SEARCHES"),
+        Give::Drop("CACHE WRITE"),
+        Give::Drop("CACHE READ"),
+        Give::Shrink(what, 12),
+    ];
+    let as_is = |_: &str, cell: &str| cell.to_owned();
+    let table = Columns::new(header.to_vec(), rows).lines(wide, &gives, as_is, Paint::plain());
     let last = table.len() - 1;
-    let painted = table.iter().enumerate().map(|(index, line)| {
-        let line = clip(line, wide);
-        match index {
-            0 => paint.dim(&line),
-            _ if index == last => paint.bold(&line),
-            _ => line,
-        }
+    let painted = table.iter().enumerate().map(|(index, line)| match index {
+        0 => paint.dim(line),
+        _ if index == last => paint.bold(line),
+        _ => line.clone(),
     });
     let notes = notes(&total).into_iter().map(|note| paint.yellow(&note));
     std::iter::once(paint.dim(&clip(&span, wide))).chain(painted).chain(notes).collect()
@@ -226,13 +231,27 @@ pub(super) fn timestamp(at: DateTime<Utc>) -> Timestamp {
     Timestamp { seconds: at.timestamp(), nanos: at.timestamp_subsec_nanos() as i32 }
 }
 
-/// Reads a day in UTC, or a time.
+/// Reads a day in UTC, a time, or how long ago it was.
 pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, String> {
+    if let Ok(ago) = humantime::parse_duration(text.trim()) {
+        let at =
+            chrono::TimeDelta::from_std(ago).ok().and_then(|ago| now().checked_sub_signed(ago));
+        return at.ok_or_else(|| "that is too long ago".to_owned());
+    }
     if let Ok(day) = text.parse::<NaiveDate>() {
         return Ok(day.and_time(NaiveTime::MIN).and_utc());
     }
     let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc());
-    at.map_err(|_not_a_time| "use a day such as 2026-11-01, or 2026-11-01T08:00:00Z".to_owned())
+    let told = "use a day such as 2026-11-01, a time such as 2026-11-01T08:00:00Z, or 2h or 7d ago";
+    at.map_err(|_not_a_time| told.to_owned())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whoever says `2h` means two hours by their own clock"
+)]
+fn now() -> DateTime<Utc> {
+    Utc::now()
 }
 
 fn grouping(text: &str) -> Result<Grouping, String> {
@@ -325,6 +344,9 @@ mod tests {
         let at = |text| moment(text).map(|at| at.timestamp());
         assert_eq!(at("2026-11-29"), Ok(1_795_910_400));
         assert_eq!(at("2026-11-29T02:00:00+02:00"), Ok(1_795_910_400));
-        assert!(at("yesterday").is_err());
+        assert!(at("yesterday").is_err() && at("900000y").is_err());
+        let (before, ago) = (now(), moment("2h 30m").unwrap());
+        let span = chrono::TimeDelta::minutes(150);
+        assert!(before <= ago + span && ago + span <= now(), "by the clock of whoever asks");
     }
 }

@@ -105,7 +105,7 @@ impl Form {
 /// Runs the command.
 pub async fn run(args: WatchArgs) -> Result<Exit> {
     let mut client = args.client.connect().await?;
-    let form = Form::for_stdout(args.client.json, args.after, false);
+    let form = Form::for_stdout(args.client.format.is_a_line()?, args.after, false);
     let form = form.with(Beside { output: args.output, notices: args.notices });
     let status = show(&mut client, &args.job, Until::Ended, form).await?;
     Ok(Exit::of_job(status))

@@ -21,8 +21,10 @@ pub const VARIABLES: &str = include_str!("../../.env.example");
 const CONFIG: &str = "LONGHAUL_CONFIG";
 
 /// What is asked of the environment alone: it belongs to a command that calls a server, to the exporter or to a terminal.
-const OF_THE_ENVIRONMENT: [&str; 8] = [
+const OF_THE_ENVIRONMENT: [&str; 10] = [
     CONFIG,
+    "LONGHAUL_CLI_CONFIG",
+    "LONGHAUL_PROFILE",
     "LONGHAUL_SERVER",
     "LONGHAUL_API_KEY",
     "LONGHAUL_CA_FILE",

@@ -21,3 +21,12 @@ pub trait Word: Serialize + DeserializeOwned {
         serde_json::from_value(Value::String(word.to_owned())).ok()
     }
 }
+
+/// The name that was meant by one that nobody knows, if one of those there are is much like it.
+pub fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
+    /// So much alike that the one may be the other misspelt; 1 is the same.
+    const ALIKE: f64 = 0.8;
+    let alike = known.iter().map(|one| (strsim::jaro_winkler(name, one), *one));
+    let alike = alike.filter(|(alike, _)| *alike >= ALIKE);
+    alike.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, one)| one)
+}

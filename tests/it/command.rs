@@ -10,24 +10,24 @@ use crate::harness::{PATIENCE, Rig};
 use crate::program::{Folder, Program, SERVE};
 
 /// A shell beside a server.
-struct Shell {
+pub struct Shell {
     _rig: Rig,
-    server: Program,
-    folder: Folder,
+    pub server: Program,
+    pub folder: Folder,
     variables: BTreeMap<String, String>,
 }
 
 /// How a command ended and what it said.
 #[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
 impl Shell {
     /// A shell beside a server that has no key for its model, so that a run step fails for good.
-    async fn open() -> Self {
+    pub async fn open() -> Self {
         let rig = Rig::without_server(&[("LONGHAUL_MODEL_API_KEY", "")]).await;
         let server = Program::start(&SERVE, rig.variables()).await;
         let address = format!("http://{}", server.address("grpc"));
@@ -35,32 +35,32 @@ impl Shell {
         Self { _rig: rig, server, folder: Folder::make(), variables }
     }
 
-    async fn run(&self, args: &[&str]) -> Said {
+    pub async fn run(&self, args: &[&str]) -> Said {
         let Output { status, stdout, stderr } = Program::run(args, &self.variables, PATIENCE).await;
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Said { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
     }
 
     /// Runs a command that prints one JSON value.
-    async fn json(&self, args: &[&str]) -> Value {
+    pub async fn json(&self, args: &[&str]) -> Value {
         let said = self.run(&[args, &["--json"]].concat()).await;
         assert_eq!((said.code, said.err.as_str()), (0, ""), "{args:?}: {said:?}");
         serde_json::from_str(&said.out).unwrap()
     }
 
-    fn file(&self, name: &str, submission: &Value) -> String {
+    pub fn file(&self, name: &str, submission: &Value) -> String {
         let path = self.folder.0.join(name);
         fs::write(&path, submission.to_string()).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     /// A file with a job of one step.
-    fn job(&self, job_id: &str, step: &Value) -> String {
+    pub fn job(&self, job_id: &str, step: &Value) -> String {
         self.file(job_id, &json!({"job_id": job_id, "task": "Copy", "steps": [step]}))
     }
 }
 
-fn long_wait() -> Value {
+pub fn long_wait() -> Value {
     json!({"type": "wait", "duration_seconds": 3600})
 }
 

@@ -13,8 +13,10 @@ use crate::harness::{PATIENCE, Rig, job, wait};
 use crate::program::{Folder, Program, SERVE};
 
 /// What is asked of the environment alone, since it is no server's.
-const OF_THE_ENVIRONMENT: [&str; 8] = [
+const OF_THE_ENVIRONMENT: [&str; 10] = [
     "LONGHAUL_CONFIG",
+    "LONGHAUL_CLI_CONFIG",
+    "LONGHAUL_PROFILE",
     "LONGHAUL_SERVER",
     "LONGHAUL_API_KEY",
     "LONGHAUL_CA_FILE",

@@ -168,6 +168,8 @@ mod bound;
 
 mod command;
 
+mod format;
+
 mod allowance;
 mod budget;
 mod catalog;
@@ -206,3 +208,9 @@ mod doctor;
 mod approved;
 
 mod document;
+
+mod manual;
+
+mod profile;
+
+mod shell;

@@ -173,6 +173,8 @@ fn command(args: &[&str], variables: &BTreeMap<String, String>) -> Command {
             command.env_remove(&*name);
         }
     }
+    // Nor the profiles of whoever runs the tests.
+    command.env("XDG_CONFIG_HOME", "/nowhere");
     command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, "127.0.0.1,localhost")));
     command.envs(variables);
     command

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::render::{one_line, thousands};
 use crate::store::import::source::Nameless;
@@ -71,8 +71,8 @@ impl Report {
     }
 
     /// For machines.
-    pub(super) fn write_json(&self, out: &mut impl Write) -> Result<()> {
-        let report = json!({
+    pub(super) fn in_json(&self) -> Value {
+        json!({
             "dry_run": self.is_trial,
             "imported": self.count(Outcome::Imported),
             "there_already": self.count(Outcome::ThereAlready),
@@ -82,8 +82,7 @@ impl Report {
             "with_job_id_of_another": self.nameless.repeated,
             "jobs": self.lines,
             "not_carried_over": LEFT,
-        });
-        Ok(writeln!(out, "{report}")?)
+        })
     }
 
     /// For people.
