@@ -167,6 +167,10 @@ mod bound;
 
 mod command;
 
+mod screen;
+
+mod top;
+
 mod allowance;
 mod budget;
 mod catalog;
