@@ -41,7 +41,7 @@ async fn a_job_that_asks_is_seen_approved_and_the_view_left() {
 
     // Another size is seen, an open job too.
     top.resize(50, 200);
-    top.until_text("t  retry").await;
+    top.until_text("t retry").await;
     top.press("/sleeps\r").await;
     top.until_text("/sleeps  1 job").await;
     top.press("\r").await;

@@ -101,7 +101,8 @@ impl Whole {
 impl Drop for Whole {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing.
-        let _gone = self.0.show_cursor().and_then(|()| ratatui::try_restore());
+        let _gone = self.0.show_cursor();
+        let _gone = ratatui::try_restore();
     }
 }
 
@@ -148,6 +149,8 @@ impl View {
         hands.tasks.spawn(poll::add_up(hands.client.clone(), hands.out.clone()));
         let mut typed = EventStream::new();
         let mut ticks = tokio::time::interval(TICK);
+        // A terminal in raw mode sends Ctrl-C as a key; others may send the signal.
+        let mut interrupted = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
         let mut told_to_stop = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
         loop {
             let size = screen.0.size().context("asking how large the terminal is")?;
@@ -167,10 +170,7 @@ impl View {
                 }
                 _ = ticks.tick() => Vec::new(),
                 _ = told_to_stop.recv() => return Ok(Exit::Interrupted),
-                signal = tokio::signal::ctrl_c() => {
-                    signal.context("listening for Ctrl-C")?;
-                    return Ok(Exit::Interrupted);
-                }
+                _ = interrupted.recv() => return Ok(Exit::Interrupted),
                 Some(ended) = hands.tasks.join_next() => {
                     ended.context("a part of the view broke down")?;
                     Vec::new()
@@ -185,7 +185,7 @@ impl View {
                     }
                     Want::Open(job_id) => hands.open(job_id),
                     Want::Watch(job_id) => hands.watch(job_id),
-                    Want::Unwatch => hands.watching.abort_all(),
+                    Want::Unwatch => hands.watching = JoinSet::new(),
                     Want::Act(ask) => hands.act(ask),
                 }
             }
@@ -224,7 +224,8 @@ impl Hands {
     }
 
     fn watch(&mut self, job_id: String) {
-        self.watching.abort_all();
+        // The one before ends with its set.
+        self.watching = JoinSet::new();
         let (mut client, out) = (self.client.clone(), self.out.clone());
         self.watching.spawn(async move {
             let last = match within(client::get_job(&mut client, &job_id, false)).await {

@@ -106,7 +106,7 @@ fn keys_move_the_selection_and_the_list_follows() {
 #[test]
 fn the_selection_stays_with_its_job_when_others_come_and_its_place_when_it_goes() {
     let mut state = many();
-    press(&mut state, "s");
+    press(&mut state, "sg");
     press(&mut state, "jjj");
     assert_eq!(state.selected.0, "job-46");
     let mut jobs = state.jobs.clone();
