@@ -38,6 +38,7 @@ pub const KEYS: [(&str, &str); 16] = [
     ("q", "quit"),
 ];
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "there are many keys, and few do something")]
 impl State {
     /// Takes in a key; answers what is wanted.
     pub fn press(&mut self, at: Duration, key: KeyEvent) -> Vec<Want> {

@@ -231,12 +231,12 @@ mod tests {
 
     #[test]
     fn a_slow_server_is_looked_at_less_often_and_one_that_is_away_less_and_less() {
-        let of = |ms, failures| pause(Duration::from_millis(ms), failures).as_secs_f64();
-        assert_eq!(of(5, 0), 1.0);
-        assert_eq!(of(1_500, 0), 6.0);
-        assert_eq!(of(60_000, 0), 30.0);
-        let waits: Vec<f64> = (1..=8).map(|failures| of(5, failures)).collect();
-        assert_eq!(waits, [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]);
-        assert_eq!(of(5, u32::MAX), 30.0);
+        let of = |ms, failures| pause(Duration::from_millis(ms), failures).as_millis();
+        assert_eq!(of(5, 0), 1_000);
+        assert_eq!(of(1_500, 0), 6_000);
+        assert_eq!(of(60_000, 0), 30_000);
+        let waits: Vec<u128> = (1..=7).map(|failures| of(5, failures) / 1_000).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(of(5, u32::MAX), 30_000);
     }
 }

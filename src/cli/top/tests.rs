@@ -12,7 +12,8 @@ use super::{
 use crate::{
     cli::exit::Exit,
     rpc::proto::{
-        Approval, Event, GetJobResponse, Job, JobStatus, StatusCount, control_request::Action,
+        Approval, Event, GetJobResponse, Job, JobSpec, JobStatus, StatusCount,
+        control_request::Action,
     },
 };
 
@@ -232,7 +233,7 @@ fn a_later_look_keeps_the_submission_of_the_open_job() {
     let mut state = many();
     press(&mut state, "\n");
     let whole = state.jobs[0].clone();
-    let first = GetJobResponse { job: Some(whole.clone()), spec: Some(Default::default()) };
+    let first = GetJobResponse { job: Some(whole.clone()), spec: Some(JobSpec::default()) };
     state.take(Duration::from_secs(2), Input::Opened(Box::new(first)));
     let opened = Some(GetJobResponse { job: Some(whole), spec: None });
     let look = Seen { jobs: state.jobs.clone(), opened, ..Seen::default() };

@@ -103,10 +103,8 @@ fn pending(state: &State, look: Look, wide: usize) -> Vec<Line<'static>> {
     let shown = state.pending.iter().take(most);
     let ids = shown.clone().map(|job| width(&one_line(&job.job_id))).max().unwrap_or(0);
     let ids = ids.min(if wide < 100 { 20 } else { 40 });
-    let mut title = format!(" {} to decide", thousands(all));
-    if all > most as i64 {
-        title.push_str(&format!(", {most} of them here"));
-    }
+    let here = if all > most as i64 { format!(", {most} of them here") } else { String::new() };
+    let title = format!(" {} to decide{here}", thousands(all));
     let mut lines = vec![Line::styled(title, look.waits().patch(look.bold()))];
     lines.extend(shown.map(|job| {
         let id = pad(&clip(&one_line(&job.job_id), ids), ids);

@@ -115,14 +115,17 @@ fn facts(job: &Job, state: &State, look: Look, wide: usize) -> Vec<Line<'static>
 fn approval(job: &Job, state: &State, look: Look, wide: usize) -> Vec<Line<'static>> {
     let Some(approval) = &job.approval else { return Vec::new() };
     let votes = approval.decisions.len();
-    let mut told = format!(" step {} asks; {votes} of {} votes", approval.step, approval.quorum);
-    if let Some(waits) = state.time().and_then(|now| since(approval.asked_at.as_ref(), now)) {
-        told.push_str(&format!("; waits {}", span(waits)));
-    }
-    match &approval.deadline_at {
-        Some(at) => told.push_str(&format!("; until {}", local_time(Some(at)))),
-        None => told.push_str("; no deadline"),
-    }
+    let waits = state.time().and_then(|now| since(approval.asked_at.as_ref(), now));
+    let until = approval.deadline_at.as_ref();
+    let told = [
+        Some(format!(" step {} asks", approval.step)),
+        Some(format!("{votes} of {} votes", approval.quorum)),
+        waits.map(|waits| format!("waits {}", span(waits))),
+        Some(
+            until.map_or("no deadline".to_owned(), |at| format!("until {}", local_time(Some(at)))),
+        ),
+    ];
+    let told = told.into_iter().flatten().collect::<Vec<_>>().join("; ");
     let mut lines = vec![Line::default(), Line::styled(told, look.waits().patch(look.bold()))];
     lines.extend(folded(&cut(&approval.note, TEXT), "   ", wide, look.waits()));
     lines.extend(approval.decisions.iter().flat_map(|vote| decision(vote, wide)));
@@ -163,14 +166,15 @@ fn one_step(
 ) -> Vec<Line<'static>> {
     let symbol = progress::symbol(job, state, Paint::plain());
     let kind = word::step_kind(state.kind);
-    let mut title = format!(" {symbol} {} {kind}", state.step);
     let (used, name) = (tokens(state.usage.as_ref()), one_line(&state.name));
-    if !name.is_empty() {
-        title.push_str(&format!("  {name}"));
-    }
-    if !used.is_empty() {
-        title.push_str(&format!("  {used} tokens  {}", money(&state.cost_usd, 0)));
-    }
+    let title = [
+        Some(format!(" {symbol} {} {kind}", state.step)),
+        Some(name).filter(|name| !name.is_empty()),
+        Some(used)
+            .filter(|used| !used.is_empty())
+            .map(|used| format!("{used} tokens  {}", money(&state.cost_usd, 0))),
+    ];
+    let title = title.into_iter().flatten().collect::<Vec<_>>().join("  ");
     let style = match state.status() {
         StepStatus::Active => look.status(job.status()).patch(look.bold()),
         StepStatus::Failed => look.bad(),

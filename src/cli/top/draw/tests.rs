@@ -99,7 +99,7 @@ fn a_list_at_eighty_by_twenty_four() {
     );
     assert_eq!(
         rows[7],
-        " failed-1     failed      0/3   1m 20s             MODEL_REFUSED Task of failed-1"
+        " failed-1     failed      0/3   1m 20s             MODEL_REFUSED Task of faile…"
     );
     assert_eq!(rows[8], " done-1       completed   0/3   1m 30s  $0.001383  Task of done-1");
     assert!(rows[23].starts_with(" ? keys  q quit  Enter open  a approve"), "{rows:#?}");
