@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
+use std::time::Instant;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -67,7 +68,10 @@ impl Screen {
 
     /// Waits until what stands on it is like this.
     pub async fn until(&mut self, is_like: impl Fn(&str) -> bool) {
+        // What is drawn again and again says nothing new, so the time for all of it is bounded.
+        let deadline = Instant::now() + PATIENCE;
         while !is_like(&self.text()) {
+            assert!(Instant::now() < deadline, "it goes on with\n{}", self.text());
             assert!(self.read().await, "it ends with\n{}", self.text());
         }
     }

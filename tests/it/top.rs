@@ -29,11 +29,12 @@ async fn a_job_that_asks_is_seen_approved_and_the_view_left() {
     client.settled_as("launch-copy", JobStatus::AwaitingApproval).await;
     let mut top = Screen::start(&["top"], &variables);
     top.until_text("1 to decide").await;
-    top.until_text("可以发布吗？ May it go out?").await;
+    top.until_text("可以发布吗？").await;
     top.until_text("sleeps       queued").await;
     assert!(top.shown().alternate_screen() && top.shown().hide_cursor());
     top.press("a").await;
     top.until_text("approve launch-copy?").await;
+    top.until_text("可以发布吗？ May it go out?").await;
     top.press("y").await;
     top.until_text("approved launch-copy").await;
     top.until(|shown| !shown.contains("to decide") && shown.contains("completed 1")).await;
@@ -100,7 +101,9 @@ async fn a_watch_is_drawn_below_its_events_and_leaves_the_terminal_in_order() {
     client.submit(job("asks", [wait(0), approval_step(asks("🚀 去吧？"))])).await;
     client.settled_as("asks", JobStatus::AwaitingApproval).await;
     let mut watch = Screen::start(&["watch", "asks"], &variables);
-    watch.until_text("to decide").await;
+    let is_whole =
+        |shown: &str| shown.contains("submitted with 2 steps") && shown.contains("to decide");
+    watch.until(is_whole).await;
     assert!(watch.shown().hide_cursor());
     let shown = watch.text();
     let rows: Vec<&str> = shown.lines().collect();
