@@ -257,17 +257,19 @@ impl State {
         self.counts = seen.counts;
         self.pending = seen.pending;
         self.jobs = seen.jobs;
-        self.jobs.retain(|job| self.filter.admits(job));
-        for job in self.pending.iter().filter(|job| self.filter.admits(job)) {
-            if !self.jobs.iter().any(|one| one.job_id == job.job_id) {
-                self.jobs.push(job.clone());
-            }
-        }
-        for job in self.jobs.iter().filter(|job| job.status() == JobStatus::AwaitingApproval) {
-            if !self.pending.iter().any(|one| one.job_id == job.job_id) {
+        // Who waits is told whatever the filter picks; what it picks of them is in the list too.
+        let is_new = |job: &Job, among: &[Job]| !among.iter().any(|one| one.job_id == job.job_id);
+        for job in &self.jobs {
+            if job.status() == JobStatus::AwaitingApproval && is_new(job, &self.pending) {
                 self.pending.push(job.clone());
             }
         }
+        for job in &self.pending {
+            if is_new(job, &self.jobs) {
+                self.jobs.push(job.clone());
+            }
+        }
+        self.jobs.retain(|job| self.filter.admits(job));
         Sort::NeedsSomebody.sort(&mut self.pending);
         self.sort.sort(&mut self.jobs);
         if let Some(opened) = seen.opened {

@@ -188,6 +188,9 @@ fn a_filter_is_typed_applied_and_taken_back() {
     assert_eq!(press(&mut state, "/job-1q\u{8}\n"), [Want::Look]);
     assert_eq!(state.jobs.len(), 10);
     assert!(!state.has_looked, "what the server has of it is not known yet");
+    let all = Seen { jobs: many().jobs, ..Seen::default() };
+    state.take(Duration::from_secs(2), Input::Seen(Box::new(all)));
+    assert_eq!((state.jobs.len(), state.pending.len()), (10, 1), "who waits is told all the same");
     press(&mut state, "/ x y\n");
     assert!(bad(&state).contains("`job-1` and `x`"), "{:?}", state.news);
     assert!(matches!(state.over, Over::Typing(_)), "it can be mended");
