@@ -42,7 +42,7 @@ const APART: [(&str, &str, &str); 3] = [
 ];
 
 /// Where a crate may be named, apart from unit tests; a home is the beginning of a path.
-const HOMES: [(&str, &[&str]); 6] = [
+const HOMES: [(&str, &[&str]); 7] = [
     ("sqlx", &["src/store/", "src/dev/postgres"]),
     (
         "tonic prost tonic_prost tonic_health tonic_reflection tonic_types prost_types",
@@ -54,6 +54,7 @@ const HOMES: [(&str, &[&str]); 6] = [
         "opentelemetry opentelemetry_sdk opentelemetry_otlp tracing_opentelemetry",
         &["src/telemetry"],
     ),
+    ("ratatui crossterm", &["src/cli/top/"]),
     ("anyhow", &["src/main.rs", "src/cli", "src/config", "src/server", "src/dev/"]),
 ];
 

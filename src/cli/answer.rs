@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Result;
 
-use super::render::{char_width, harmless};
+use super::render::{fold, harmless};
 use crate::rpc::proto::{Event, EventKind, OutputDelta};
 
 /// The end of an answer that is kept for showing it again, in bytes.
@@ -65,27 +65,6 @@ impl Arriving {
         }
         rows.split_off(rows.len().saturating_sub(lines))
     }
-}
-
-/// A line cut into rows of so many cells, between words where there are any.
-fn fold(line: &str, cells: usize) -> Vec<String> {
-    let (mut rows, mut row, mut wide) = (Vec::new(), String::new(), 0);
-    for c in line.chars().map(|c| if c == '\t' { ' ' } else { c }) {
-        let w = char_width(c);
-        if wide + w > cells {
-            let at = row.rfind(' ').filter(|_| c != ' ').map_or(row.len(), |space| space + 1);
-            let rest = row.split_off(at);
-            rows.push(std::mem::replace(&mut row, rest).trim_end().to_owned());
-            wide = row.chars().map(char_width).sum();
-            if c == ' ' && row.is_empty() {
-                continue;
-            }
-        }
-        row.push(c);
-        wide += w;
-    }
-    rows.push(row.trim_end().to_owned());
-    rows
 }
 
 /// The text of answers between the lines of events.
@@ -156,7 +135,6 @@ mod tests {
         );
         assert_eq!(arriving.tail(1, 2, 10), ["最后一行中", "文字"]);
         assert!(arriving.tail(2, 2, 10).is_empty());
-        assert_eq!(fold("a\u{1b}b", 1).len(), 3, "not even what takes no room is looked for");
     }
 
     #[test]

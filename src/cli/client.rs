@@ -74,6 +74,12 @@ impl ClientArgs {
         connect_with(server, &settings).await
     }
 
+    /// Where the server is that it connects to.
+    pub fn server(&self) -> Result<String> {
+        let profiles = self.read_profiles()?;
+        Ok(self.address(self.choose(&profiles)?).to_owned())
+    }
+
     fn read_profiles(&self) -> Result<Profiles, ConfigError> {
         match config::profiles_file(self.profiles.as_deref()) {
             Some((path, is_named)) => Profiles::read(&path, is_named),

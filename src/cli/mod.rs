@@ -21,11 +21,21 @@ pub mod submit;
 
 pub mod watch;
 
+pub mod live;
+
+pub mod top;
+
 pub mod follow;
 
 pub mod answer;
 
 pub mod progress;
+
+pub mod screen;
+
+pub mod status;
+
+pub mod clock;
 
 pub mod get;
 
@@ -69,6 +79,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::exit::{EXIT_CODES, Exit};
 
@@ -88,6 +99,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Submit(submit::SubmitArgs),
     Watch(watch::WatchArgs),
+    Top(top::TopArgs),
     Get(get::GetArgs),
     List(list::ListArgs),
     Notices(notices::NoticesArgs),
@@ -135,6 +147,7 @@ async fn run(cli: Cli) -> Result<Exit> {
         Command::Dev(args) => Box::pin(dev::run(args)).await,
         Command::Sandbox(args) => Box::pin(sandbox::run(args)).await,
         Command::Demo(args) => Box::pin(demo::run(args)).await,
+        Command::Top(args) => Box::pin(top::run(args)).await,
         Command::Submit(args) => Box::pin(until_interrupted(submit::run(args))).await,
         Command::Watch(args) => Box::pin(until_interrupted(watch::run(args))).await,
         Command::Get(args) => Box::pin(until_interrupted(get::run(args))).await,
@@ -161,10 +174,13 @@ async fn run(cli: Cli) -> Result<Exit> {
     }
 }
 
-/// Runs a command until it is done or Ctrl-C is pressed; a command that is dropped puts its terminal in order.
+/// Runs a command until it is done, Ctrl-C is pressed or it is told to stop; a command that is dropped puts its terminal
+/// in order.
 async fn until_interrupted(command: impl Future<Output = Result<Exit>>) -> Result<Exit> {
+    let mut told = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     tokio::select! {
         ended = command => ended,
+        _ = told.recv() => Ok(Exit::Interrupted),
         signal = tokio::signal::ctrl_c() => {
             signal.context("listening for Ctrl-C")?;
             Ok(Exit::Interrupted)

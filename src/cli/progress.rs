@@ -4,10 +4,7 @@
 //! No line wraps and no frame is higher than the screen, or drawing in place would smear;
 //! a job of more steps than there are lines shows those around the current one.
 
-use std::{
-    io::{self, Write as _},
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::{
     answer::Arriving,
@@ -18,8 +15,8 @@ use crate::rpc::proto::{
     Job, JobStatus, Step, StepKind, StepState, StepStatus, Verdict, step, wait_step::Wait,
 };
 
-/// The most rows of an answer that is on its way, and what stands before each.
-const TAIL: usize = 6;
+/// The fewest and the most rows that an answer on its way may take, and what stands before each.
+const TAIL: (usize, usize) = (6, 16);
 const INDENT: &str = "      ";
 
 /// What a frame shows.
@@ -141,10 +138,11 @@ fn row(view: &View<'_>, state: &StepState, wide: usize, paint: Paint) -> String 
 fn tail(view: &View<'_>, wide: usize, high: usize, paint: Paint) -> Vec<String> {
     let mut steps = view.job.steps.iter();
     let current = steps.find(|state| state.step == view.job.current_step);
-    if current.is_none_or(|state| state.status() != StepStatus::Active) || high < TAIL * 2 {
+    if current.is_none_or(|state| state.status() != StepStatus::Active) || high < TAIL.0 * 2 {
         return Vec::new();
     }
-    let rows = view.arriving.tail(view.job.current_step, TAIL, wide.saturating_sub(INDENT.len()));
+    let rows = (high / 4).clamp(TAIL.0, TAIL.1);
+    let rows = view.arriving.tail(view.job.current_step, rows, wide.saturating_sub(INDENT.len()));
     rows.iter().map(|row| paint.dim(&format!("{INDENT}{row}"))).collect()
 }
 
@@ -185,64 +183,6 @@ fn window(count: usize, current: i32, room: usize) -> std::ops::Range<usize> {
     let current = usize::try_from(current - 1).unwrap_or(0);
     let start = current.saturating_sub(room / 2).min(count - room);
     start..start + room
-}
-
-/// A part of the terminal that is drawn again and again.
-///
-/// The cursor is hidden while it lives and comes back when it is dropped, Ctrl-C included.
-#[derive(Debug)]
-pub struct Screen {
-    drawn: Vec<String>,
-}
-
-impl Screen {
-    /// Begins below what is on the terminal.
-    pub fn open() -> io::Result<Self> {
-        let mut out = io::stdout().lock();
-        out.write_all(b"\x1b[?25l")?;
-        out.flush()?;
-        Ok(Self { drawn: Vec::new() })
-    }
-
-    /// Puts these lines where the last ones were.
-    pub fn draw(&mut self, lines: Vec<String>, wide: usize) -> io::Result<()> {
-        if lines == self.drawn {
-            return Ok(());
-        }
-        // A terminal that was made narrower has wrapped what was drawn before.
-        let rows: usize =
-            self.drawn.iter().map(|line| visible_width(line).div_ceil(wide.max(1)).max(1)).sum();
-        let mut text = if rows > 0 { format!("\x1b[{rows}A") } else { String::new() };
-        for line in &lines {
-            text.push_str("\r\x1b[K");
-            text.push_str(line);
-            text.push('\n');
-        }
-        text.push_str("\x1b[J");
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()?;
-        self.drawn = lines;
-        Ok(())
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let mut out = io::stdout().lock();
-        // A terminal that is gone needs no cursor.
-        let _gone = out.write_all(b"\x1b[?25h").and_then(|()| out.flush());
-    }
-}
-
-/// The width of a line without its colours.
-fn visible_width(line: &str) -> usize {
-    let mut parts = line.split("\x1b[");
-    let first = parts.next().map_or(0, width);
-    first
-        + parts
-            .map(|part| width(part.split_once('m').map_or(part, |(_, text)| text)))
-            .sum::<usize>()
 }
 
 #[cfg(test)]
@@ -380,10 +320,5 @@ mod tests {
         };
         let lines = frame(&view, (80, 24), Paint::plain());
         assert!(lines[3].contains("rejected by …0100: 太 长"), "{lines:#?}");
-    }
-
-    #[test]
-    fn colours_take_no_room() {
-        assert_eq!(visible_width("\x1b[32m✓\x1b[0m 记 \x1b[2mx\x1b[0m"), 6);
     }
 }

@@ -14,7 +14,8 @@ use std::{
 use chrono::{DateTime, Local};
 use prost_types::Timestamp;
 use rust_decimal::Decimal;
-use unicode_width::UnicodeWidthChar as _;
+use unicode_segmentation::UnicodeSegmentation as _;
+use unicode_width::UnicodeWidthStr;
 
 use crate::rpc::proto::{JobStatus, Usage};
 
@@ -34,6 +35,11 @@ impl Paint {
     /// No colour.
     pub const fn plain() -> Self {
         Self { on: false }
+    }
+
+    /// Whether there is colour.
+    pub const fn is_on(self) -> bool {
+        self.on
     }
 
     /// Something to look at first.
@@ -86,9 +92,9 @@ impl Paint {
     }
 }
 
-/// How many cells of a terminal a text takes.
+/// How many cells of a terminal a text takes; what a reader sees as one character counts as one.
 pub fn width(text: &str) -> usize {
-    text.chars().map(char_width).sum()
+    text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
 
 /// Cuts a text to so many cells, with `…` where something was cut.
@@ -98,15 +104,36 @@ pub fn clip(text: &str, cells: usize) -> String {
     }
     let mut left = cells.saturating_sub(1);
     let mut clipped = String::new();
-    for c in text.chars() {
-        let Some(rest) = left.checked_sub(char_width(c)) else { break };
+    for character in text.graphemes(true) {
+        let Some(rest) = left.checked_sub(character.width()) else { break };
         left = rest;
-        clipped.push(c);
+        clipped.push_str(character);
     }
     if cells > 0 {
         clipped.push('…');
     }
     clipped
+}
+
+/// A line cut into rows of so many cells, between words where there are any.
+pub fn fold(line: &str, cells: usize) -> Vec<String> {
+    let (mut rows, mut row, mut wide) = (Vec::new(), String::new(), 0);
+    for character in line.graphemes(true).map(|c| if c == "\t" { " " } else { c }) {
+        let cells_of_it = character.width();
+        if wide + cells_of_it > cells {
+            let between = row.rfind(' ').filter(|_| character != " ");
+            let rest = row.split_off(between.map_or(row.len(), |space| space + 1));
+            rows.push(std::mem::replace(&mut row, rest).trim_end().to_owned());
+            wide = width(&row);
+            if character == " " && row.is_empty() {
+                continue;
+            }
+        }
+        row.push_str(character);
+        wide += cells_of_it;
+    }
+    rows.push(row.trim_end().to_owned());
+    rows
 }
 
 /// Fills a text up with spaces on the right.
@@ -230,11 +257,6 @@ fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// How many cells of a terminal a character takes: Chinese two, combining marks and joiners none.
-pub fn char_width(c: char) -> usize {
-    c.width().unwrap_or(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +267,9 @@ mod tests {
         assert_eq!(width("e\u{301}"), 1);
         assert_eq!(width("，。"), 4);
         assert_eq!(width("✓ →"), 3);
+        assert_eq!(width("👍🏽"), 2, "with the colour of its skin");
+        assert_eq!(width("👩‍👩‍👧"), 2, "three that are joined");
+        assert_eq!(width("🇨🇳🇧🇷"), 4, "two flags");
     }
 
     #[test]
@@ -254,8 +279,9 @@ mod tests {
         assert_eq!(clip("记账App", 4), "记…");
         assert_eq!(clip("记账", 1), "…");
         assert_eq!(clip("ab", 0), "");
+        assert_eq!(clip("👩‍👩‍👧👩‍👩‍👧", 3), "👩‍👩‍👧…");
         for cells in 0..12 {
-            assert!(width(&clip("写一段80字以内", cells)) <= cells);
+            assert!(width(&clip("写一段80字以内👍🏽🇨🇳", cells)) <= cells);
         }
     }
 
@@ -263,6 +289,14 @@ mod tests {
     fn foreign_text_cannot_command_the_terminal() {
         assert_eq!(one_line("a\n\n b\t\u{1b}[2Jc\u{202e}d"), "a b [2Jcd");
         assert_eq!(harmless("a\n\u{1b}]0;x\u{7}\tb\u{9b}1m"), "a\n]0;x\tb1m");
+    }
+
+    #[test]
+    fn a_folded_line_keeps_its_words_and_fits() {
+        assert_eq!(fold("the second is longer", 10), ["the second", "is longer"]);
+        assert_eq!(fold("最后一行中文字👍🏽", 6), ["最后一", "行中文", "字👍🏽"]);
+        assert_eq!(fold("a\u{1b}b", 1).len(), 3, "not even what takes no room is looked for");
+        assert_eq!(fold("", 5), [""]);
     }
 
     #[test]

@@ -1,33 +1,26 @@
 //! `longhaul watch`: follows a job to its end.
 //!
-//! In comes a job's id; out goes, on a terminal, a display that is drawn in place, elsewhere one line an event, and
-//! with `--json` one JSON object a message. The text of answers is shown as it arrives, where that is asked for.
+//! In comes a job's id; out goes, on a terminal, one line an event above a display that is drawn in place, elsewhere one
+//! line an event, and with `--json` one JSON object a message. The text of answers is shown as it arrives, where that is asked for.
 //! When the server goes away the watch resumes after the last sequence it saw, so nothing is lost or told twice.
 
-use std::{
-    collections::HashMap,
-    io::{self, IsTerminal as _, Write as _},
-    time::{Duration, Instant},
-};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use anyhow::Result;
 use clap::Args;
-use prost_types::Timestamp;
 
 use super::{
-    answer::{Arriving, Prose},
-    client::{self, Client, ClientArgs, call_error, is_passing},
+    answer::Prose,
+    client::{self, Client, ClientArgs, call_error},
     exit::Exit,
     follow::{Beside, Seen, follow},
-    json, notices,
-    progress::{self, Screen, View},
-    render::{self, Paint, local_time, one_line, pad},
+    json,
+    live::live,
+    notices,
+    render::{local_time, one_line, pad},
     word,
 };
-use crate::rpc::proto::{Event, Job, JobStatus, StepStatus, watch_job_response::Content};
-
-/// How often a live display looks at the clock.
-const FRAME: Duration = Duration::from_millis(100);
+use crate::rpc::proto::{Event, JobStatus, watch_job_response::Content};
 
 /// Follow a job to its end
 #[derive(Args, Debug)]
@@ -126,7 +119,8 @@ pub async fn show(
 }
 
 impl Until {
-    fn is_reached(self, status: JobStatus) -> bool {
+    /// Whether a job in this status need not be followed any further.
+    pub fn is_reached(self, status: JobStatus) -> bool {
         match status {
             JobStatus::Completed | JobStatus::Failed | JobStatus::Cancelled => true,
             JobStatus::AwaitingApproval | JobStatus::Paused => self == Self::StandsStill,
@@ -220,69 +214,6 @@ async fn ended_as(client: &Client, job_id: &str, status: Option<JobStatus>) -> R
     Ok(reply.job.unwrap_or_default().status())
 }
 
-/// Drawn in place: the watch says when to look, and what is drawn is the job as the server then shows it.
-async fn live(client: &mut Client, job_id: &str, until: Until, is_new: bool) -> Result<JobStatus> {
-    let reply = client::get_job(client, job_id, true).await.map_err(call_error)?;
-    let steps = reply.spec.unwrap_or_default().steps;
-    let mut job = reply.job.unwrap_or_default();
-    let mut seen =
-        follow(client, job_id, Some(job.last_sequence), Beside { output: true, notices: false });
-    let mut arriving = Arriving::default();
-    let mut clock = StepClock::attached_to(&job, is_new);
-    let mut screen = Screen::open()?;
-    let paint = Paint::for_stdout();
-    let mut remark = String::new();
-    let mut ticks = tokio::time::interval(FRAME);
-    let mut is_stale = false;
-    let mut has_ended = false;
-    loop {
-        if is_stale && let Some(fresh) = refreshed(client, job_id).await? {
-            job = fresh;
-            is_stale = false;
-            clock.look_at(&job);
-        }
-        let elapsed = clock.elapsed(&job);
-        let view = View { job: &job, steps: &steps, elapsed, arriving: &arriving, remark: &remark };
-        let size = render::terminal_size().unwrap_or((80, 24));
-        screen.draw(progress::frame(&view, size, paint), size.0)?;
-        if !is_stale && (has_ended || until.is_reached(job.status())) {
-            return Ok(job.status());
-        }
-        tokio::select! {
-            next = seen.recv(), if !has_ended => match next.transpose().map_err(call_error)? {
-                Some(Seen::Message(message)) => {
-                    remark.clear();
-                    match message.content {
-                        Some(Content::OutputDelta(piece)) => {
-                            arriving.take(&piece);
-                            continue;
-                        }
-                        Some(Content::Event(event)) => arriving.hear(&event),
-                        Some(Content::Snapshot(_) | Content::Heartbeat(_) | Content::Notice(_))
-                        | None => {}
-                    }
-                    is_stale = true;
-                }
-                Some(Seen::Lost(why)) => remark = why,
-                None => {
-                    has_ended = true;
-                    is_stale = true;
-                }
-            },
-            _ = ticks.tick() => {}
-        }
-    }
-}
-
-/// The job as it is now; `None` while the server is away.
-async fn refreshed(client: &mut Client, job_id: &str) -> Result<Option<Job>> {
-    match client::get_job(client, job_id, false).await {
-        Ok(reply) => Ok(reply.job),
-        Err(status) if is_passing(&status) => Ok(None),
-        Err(status) => Err(call_error(status)),
-    }
-}
-
 /// One line of a job's history: time, number, status, what happened.
 fn event_line(event: &Event) -> String {
     let number = format!("#{}", event.sequence);
@@ -291,45 +222,9 @@ fn event_line(event: &Event) -> String {
     format!("{time}  {} {status}  {}", pad(&number, 5), one_line(&event.message))
 }
 
-/// How long steps have been at work, by this machine's clock alone: the server's may differ.
-///
-/// A step that was at work before the watch began is told without a time.
-struct StepClock {
-    begun: HashMap<(i32, i64), Option<Instant>>,
-}
-
-impl StepClock {
-    fn attached_to(job: &Job, is_new: bool) -> Self {
-        let begun = is_new.then(Instant::now);
-        Self { begun: active(job).map(|step| (step, begun)).collect() }
-    }
-
-    fn look_at(&mut self, job: &Job) {
-        for step in active(job) {
-            self.begun.entry(step).or_insert_with(|| Some(Instant::now()));
-        }
-    }
-
-    fn elapsed(&self, job: &Job) -> Option<Duration> {
-        let step = active(job).next()?;
-        self.begun.get(&step).copied().flatten().map(|begun| begun.elapsed())
-    }
-}
-
-/// The steps at work, each with when it was begun, since a step can be begun again.
-fn active(job: &Job) -> impl Iterator<Item = (i32, i64)> {
-    let steps = job.steps.iter().filter(|step| step.status() == StepStatus::Active);
-    steps.map(|step| (step.step, started_second(step.started_at.as_ref())))
-}
-
-fn started_second(at: Option<&Timestamp>) -> i64 {
-    at.map_or(0, |at| at.seconds)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::proto::StepState;
 
     #[test]
     fn an_event_is_one_line() {
@@ -340,22 +235,6 @@ mod tests {
             ..Event::default()
         });
         assert_eq!(line, "  #7    awaiting_approval  asked 1 approver");
-    }
-
-    #[test]
-    fn a_step_begun_before_the_watch_has_no_clock_and_one_begun_during_it_has() {
-        let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
-        let status = StepStatus::Active as i32;
-        let mut job = Job {
-            steps: vec![StepState { step: 1, status, started_at: at(5), ..StepState::default() }],
-            ..Job::default()
-        };
-        let mut clock = StepClock::attached_to(&job, false);
-        clock.look_at(&job);
-        assert_eq!(clock.elapsed(&job), None);
-        job.steps[0].started_at = at(9);
-        clock.look_at(&job);
-        assert!(clock.elapsed(&job).is_some());
     }
 
     #[test]

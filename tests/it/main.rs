@@ -170,6 +170,10 @@ mod command;
 
 mod format;
 
+mod screen;
+
+mod top;
+
 mod allowance;
 mod budget;
 mod catalog;

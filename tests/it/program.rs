@@ -164,18 +164,19 @@ impl Drop for Folder {
 fn command(args: &[&str], variables: &BTreeMap<String, String>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    for (name, _) in std::env::vars_os() {
-        let name = name.to_string_lossy();
-        if ["LONGHAUL_", "OTEL_", "RUST_LOG", "DATABASE_URL"]
-            .iter()
-            .any(|own| name.starts_with(own))
-        {
-            command.env_remove(&*name);
-        }
+    for name in foreign_variables() {
+        command.env_remove(name);
     }
     // Nor the profiles of whoever runs the tests.
     command.env("XDG_CONFIG_HOME", "/nowhere");
     command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, "127.0.0.1,localhost")));
     command.envs(variables);
     command
+}
+
+/// The variables of the environment of the tests that the program would read.
+pub fn foreign_variables() -> Vec<String> {
+    let own = ["LONGHAUL_", "OTEL_", "RUST_LOG", "DATABASE_URL"];
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    names.filter(|name| own.iter().any(|own| name.starts_with(own))).collect()
 }
