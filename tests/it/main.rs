@@ -161,6 +161,8 @@ mod cors;
 
 mod n8n;
 
+mod n8n_flow;
+
 mod openapi;
 
 mod bound;
@@ -204,4 +206,8 @@ mod doctor;
 
 mod approved;
 
+mod walk;
+
 mod document;
+
+mod tour;

@@ -32,7 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     files.sort_by(|one, other| one.name.cmp(&other.name));
     let supported_features = Some(Feature::Proto3Optional as u64);
-    let response =
-        CodeGeneratorResponse { file: files, supported_features, ..CodeGeneratorResponse::default() };
+    let response = CodeGeneratorResponse {
+        file: files,
+        supported_features,
+        ..CodeGeneratorResponse::default()
+    };
     Ok(stdout().write_all(&response.encode_to_vec())?)
 }
