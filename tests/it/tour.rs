@@ -90,7 +90,7 @@ fn every_tour_is_walked_and_only_these_blocks_are_left_to_people() {
     let mut by_hand = Vec::new();
     for page in &tours {
         let document = read(&format!("docs/{page}"));
-        assert!(document.lines().count() <= 165, "{page} is too long for ten minutes");
+        assert!(document.lines().count() <= 170, "{page} is too long for ten minutes");
         let mut counts = BTreeMap::<String, u32>::new();
         let mut may_show = false;
         for Block { line, info, text, follows } in blocks(&document) {
