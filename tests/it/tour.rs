@@ -21,9 +21,9 @@ const WALKED: [&str; 4] = ["tour-approver.md", "tour-caller.md", "tour-n8n.md", 
 /// The pages of the folder of documents.
 fn pages() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-    let names = names.map(|name| name.into_string().unwrap());
-    names.filter(|name| name.ends_with(".md")).collect()
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let pages = files.filter(|file| file.extension().is_some_and(|kind| kind == "md"));
+    pages.map(|page| page.file_name().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 /// Walks a page, and counts the blocks of each kind.
@@ -96,7 +96,7 @@ fn every_tour_is_walked_and_only_these_blocks_are_left_to_people() {
         for Block { line, info, text, follows } in blocks(&document) {
             match info.as_str() {
                 "sh by-hand" => {
-                    by_hand.push((page.clone(), text.lines().next().unwrap().to_owned()))
+                    by_hand.push((page.clone(), text.lines().next().unwrap().to_owned()));
                 }
                 "text" => assert!(may_show && follows, "{page}:{line} is the output of nothing"),
                 "sh" | "sh serves" => {}

@@ -115,7 +115,7 @@ impl Walk {
         let ready_file = self.folder.0.join(words.next().unwrap().trim_matches('"'));
         let (mut own, mut addresses) = (self.here(script), String::new());
         for (_, variable, _) in FACES {
-            addresses += &format!("export {variable}={ANY}; ");
+            addresses.extend(["export ", variable, "=", ANY, "; "]);
             if let Some(named) = find_named(script, variable) {
                 own = own.replace(named, ANY);
             }
@@ -152,14 +152,14 @@ impl Walk {
     /// Pastes a block, and returns when it has ended.
     pub async fn paste(&self, script: &str) -> Shown {
         let mut before = String::new();
-        let address = |named: &str| self.stand_ins.get(named);
+        let address = |named: &str| self.stand_ins.get(named).map(String::as_str);
         if let Some(grpc) = address(FACES[0].2) {
-            before += &format!("export LONGHAUL_SERVER=http://{grpc}\n");
+            before.extend(["export LONGHAUL_SERVER=http://", grpc, "\n"]);
         }
         before += "[ ! -e .state ] || . ./.state\n";
         for (_, variable, named) in FACES {
             if let Some(here) = address(named) {
-                before += &format!("export {variable}={here}\n");
+                before.extend(["export ", variable, "=", here, "\n"]);
             }
         }
         let script = format!("exec 2>&1\n{before}{}\nexport -p > .state\n", self.here(script));
