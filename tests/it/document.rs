@@ -3,102 +3,50 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::{Output, Stdio};
 
 use longhaul::rpc::proto::JobStatus;
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use tokio::process::Command;
 
 use crate::grpcurl::find_grpcurl;
 use crate::harness::PATIENCE;
-use crate::program::{Folder, Program};
-
-fn read(file: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
-}
+use crate::program::Program;
+use crate::walk::{Walk, blocks, read};
 
 /// The lines of all its blocks of shell.
-fn shell_lines(readme: &str) -> Vec<&str> {
-    let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.flat_map(str::lines).collect()
-}
-
-/// `longhaul dev` as the README starts it, on free ports and in a folder of its own.
-struct Dev {
-    program: Program,
-    /// Lines that later lines need.
-    exports: String,
-    _data: Folder,
-}
-
-impl Dev {
-    async fn start() -> Self {
-        // Not below the folder that holds the ready file: Postgres belongs to another user here.
-        let data = Folder::make();
-        let folder = data.0.to_str().unwrap();
-        let any = "127.0.0.1:0";
-        let args = ["dev", "--grpc-addr", any, "--http-addr", any, "--sandbox-addr", any];
-        let args = [&args[..], &["--data-dir", folder]].concat();
-        let program = Program::start(&args, &BTreeMap::new()).await;
-        Self { program, exports: String::new(), _data: data }
-    }
-
-    /// The line with the addresses that this one has.
-    fn here(&self, line: &str) -> String {
-        let host = |face| self.program.address(face).trim_start_matches("http://").to_owned();
-        line.replace("127.0.0.1:50051", &host("grpc")).replace("127.0.0.1:8080", &host("http"))
-    }
-
-    async fn paste(&self, line: &str) -> Output {
-        let script = format!("{}{}", self.exports, self.here(line));
-        let mut shell = Command::new("sh");
-        shell.args(["-euc", &script]).stdin(Stdio::null()).kill_on_drop(true);
-        tokio::time::timeout(PATIENCE, shell.output()).await.expect("an example ends").unwrap()
-    }
-
-    /// Runs the statement of a psql example.
-    async fn query(&self, line: &str) -> u64 {
-        let (_, statement) = line.split_once("-c \"").unwrap();
-        let statement = statement.strip_suffix('"').unwrap().to_owned();
-        let mut connection =
-            PgConnection::connect(self.program.address("database_url")).await.unwrap();
-        let done = sqlx::query(AssertSqlSafe(statement)).execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-        done.rows_affected()
-    }
+fn shell_lines(readme: &str) -> Vec<String> {
+    let blocks = blocks(readme).into_iter().filter(|block| block.info == "sh");
+    blocks.flat_map(|block| block.text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_the_readme_runs_as_pasted() {
-    let readme = read("README.md");
-    let has_grpcurl = find_grpcurl().await;
-    let mut dev = Dev::start().await;
-    let client = dev.program.client();
-    let mut counts = BTreeMap::<&str, u32>::new();
-    for line in shell_lines(&readme) {
+    let grpcurl = find_grpcurl().await;
+    let mut walk = Walk::begin(grpcurl.as_deref());
+    walk.serve("longhaul dev --ready-file longhaul.json").await;
+    walk.let_stand_for("/tmp/longhaul.json", "longhaul.json");
+    let client = walk.client();
+    let mut counts = BTreeMap::<String, u32>::new();
+    for line in shell_lines(&read("README.md")) {
         let command = line.split_whitespace().next().unwrap_or_default();
-        *counts.entry(command).or_default() += 1;
-        match (command, &has_grpcurl) {
-            ("export", _) if line.starts_with("export A=") => {
-                dev.exports = dev.here(line) + "\n";
-            }
-            ("grpcurl", Some(grpcurl)) => {
-                let output = dev.paste(&line.replacen("grpcurl", grpcurl, 1)).await;
-                let errors = String::from_utf8_lossy(&output.stderr);
+        *counts.entry(command.to_owned()).or_default() += 1;
+        match (command, &grpcurl) {
+            ("grpcurl", Some(_)) => {
+                let shown = walk.paste(&line).await;
                 // One of them shows what a refusal looks like.
                 let is_refused = line.contains(r#""prompt":"""#);
-                assert_eq!(output.status.success(), !is_refused, "{line}\n{errors}");
-                assert_eq!(errors.contains("fieldViolations"), is_refused, "{line}\n{errors}");
+                let told = (shown.went_well, shown.text.contains("fieldViolations"));
+                assert_eq!(told, (!is_refused, is_refused), "{line}\n{}", shown.text);
             }
             ("curl", _) => {
-                let output = dev.paste(line).await;
-                let told = String::from_utf8_lossy(&output.stdout);
-                assert!(output.status.success() && told.contains(r#""ok":true"#), "{line}\n{told}");
+                let shown = walk.paste(&line).await;
+                let is_ok = shown.went_well && shown.text.contains(r#""ok":true"#);
+                assert!(is_ok, "{line}\n{}", shown.text);
                 // The README asks for a moment's patience here.
                 client.settled("demo-job-0001").await;
             }
-            ("psql", _) => {
-                dev.query(line).await;
+            ("export", _) if !line.starts_with("export A=") => {}
+            ("export" | "psql", _) => {
+                let shown = walk.paste(&line).await;
+                assert!(shown.went_well, "{line}\n{}", shown.text);
             }
             _ => {}
         }
@@ -106,10 +54,10 @@ async fn every_example_of_the_readme_runs_as_pasted() {
     let ran = ["grpcurl", "curl", "psql"].map(|command| counts.get(command).copied());
     assert!(ran.iter().all(Option::is_some), "examples are missing: {counts:?}");
     client.settled_as("demo-job-0001", JobStatus::Completed).await;
-    if has_grpcurl.is_some() {
+    if grpcurl.is_some() {
         client.settled_as("hello-1", JobStatus::Completed).await;
     }
-    dev.program.stop().await;
+    walk.end().await;
 }
 
 /// The names of variables of our own in a text; a file that holds one is the same.

@@ -162,6 +162,8 @@ mod cors;
 
 mod n8n;
 
+mod n8n_flow;
+
 mod openapi;
 
 mod bound;
@@ -211,6 +213,8 @@ mod doctor;
 
 mod approved;
 
+mod walk;
+
 mod document;
 
 mod manual;
@@ -218,3 +222,5 @@ mod manual;
 mod profile;
 
 mod shell;
+
+mod tour;

@@ -19,7 +19,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use crate::harness::{Client, PATIENCE};
 
 /// A first start of `longhaul dev` makes a whole Postgres, on a machine that runs other tests too.
-const START: Duration = Duration::from_mins(1);
+pub const START: Duration = Duration::from_mins(1);
 
 /// Arguments with which a server takes any free ports.
 pub const SERVE: [&str; 5] = ["serve", "--grpc-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"];
@@ -163,15 +163,21 @@ impl Drop for Folder {
 
 fn command(args: &[&str], variables: &BTreeMap<String, String>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    command.args(args).stdin(Stdio::null()).kill_on_drop(true);
+    command.args(args);
+    apart(&mut command);
+    command.envs(variables);
+    command
+}
+
+/// Keeps what this machine's user has configured away from a command, which dies with its test.
+pub fn apart(command: &mut Command) {
+    command.stdin(Stdio::null()).kill_on_drop(true);
     for name in foreign_variables() {
         command.env_remove(name);
     }
     // Nor the profiles of whoever runs the tests.
     command.env("XDG_CONFIG_HOME", "/nowhere");
     command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, "127.0.0.1,localhost")));
-    command.envs(variables);
-    command
 }
 
 /// The variables of the environment of the tests that the program would read.
