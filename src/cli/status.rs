@@ -36,7 +36,7 @@ pub fn line(job: &Job, now: Option<DateTime<Utc>>, wide: usize, paint: Paint) ->
         told.push((place, part));
     }
     told.sort_unstable();
-    let told: String = told.iter().map(|(_, part)| format!("{BETWEEN}{part}")).collect();
+    let told: String = told.iter().flat_map(|(_, part)| [BETWEEN, part]).collect();
     format!("{}{}", paint.status(job.status(), &stands), paint.dim(&told))
 }
 

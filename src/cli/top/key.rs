@@ -78,10 +78,9 @@ impl State {
         match key {
             KeyCode::Esc => return Vec::new(),
             KeyCode::Enter => return self.filter_by(&text),
+            KeyCode::Backspace if text.is_empty() => return Vec::new(),
             KeyCode::Backspace => {
-                if text.pop().is_none() {
-                    return Vec::new();
-                }
+                text.pop();
             }
             KeyCode::Char(c) if text.len() < FILTER => text.push(c),
             _ => {}

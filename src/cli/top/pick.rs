@@ -86,6 +86,7 @@ pub enum Sort {
 
 impl Sort {
     /// The one after it.
+    #[must_use]
     pub fn next(self) -> Self {
         match self {
             Self::NeedsSomebody => Self::Newest,
@@ -113,7 +114,9 @@ impl Sort {
             Self::Newest => {}
             Self::Oldest => jobs.reverse(),
             Self::Cost => {
-                jobs.sort_by_key(|job| Reverse(job.cost_usd.parse::<Decimal>().unwrap_or_default()))
+                jobs.sort_by_cached_key(|job| {
+                    Reverse(job.cost_usd.parse::<Decimal>().unwrap_or_default())
+                });
             }
         }
     }

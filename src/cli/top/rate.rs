@@ -12,7 +12,7 @@ use std::{
 use crate::rpc::proto::{Job, JobStatus, StatusCount};
 
 /// How far back rates go.
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 /// What has been seen for less says nothing.
 const LEAST: Duration = Duration::from_secs(3);
 

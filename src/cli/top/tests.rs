@@ -268,7 +268,7 @@ fn it_is_left_with_q_and_with_ctrl_c() {
 
 #[test]
 fn the_help_tells_every_key_that_acts() {
-    let told: String = super::key::KEYS.iter().map(|(key, _)| format!("{key} ")).collect();
+    let told = super::key::KEYS.map(|(key, _)| key).join(" ");
     for key in ('a'..='z').filter(|key| Act::of_key(*key).is_some()) {
         assert!(told.split(' ').any(|word| word == key.to_string()), "{key} is not in {told}");
     }
