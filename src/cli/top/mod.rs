@@ -123,7 +123,7 @@ struct Hands {
 
 impl View {
     fn of(filter: Filter, server: String) -> Self {
-        let state = State { filter, server, ..State::default() };
+        let state = State { server, filter, ..State::default() };
         Self { state, began: Instant::now() }
     }
 
