@@ -97,12 +97,12 @@ struct Approval {
     revise_step: i32,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Wait {
-    DurationSeconds(i32),
-    #[serde(deserialize_with = "moment")]
-    UntilAt(Timestamp),
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Wait {
+    duration_seconds: Option<i32>,
+    #[serde(deserialize_with = "some_moment")]
+    until_at: Option<Timestamp>,
 }
 
 #[derive(Default, Deserialize)]
@@ -181,7 +181,7 @@ impl StepBody {
         let kind = match (self.run, self.approval, self.wait) {
             (Some(run), None, None) => Some(step::Kind::Run(Box::new(run.into()))),
             (None, Some(approval), None) => Some(step::Kind::Approval(Box::new(approval.into()))),
-            (None, None, Some(wait)) => Some(step::Kind::Wait(wait.into())),
+            (None, None, Some(wait)) => Some(step::Kind::Wait(wait.into_step()?)),
             (None, None, None) => None,
             // The proto has room for one, so this cannot be left to the server.
             _ => return Err("has more than one of run, approval and wait"),
@@ -240,14 +240,15 @@ impl From<Approval> for ApprovalStep {
     }
 }
 
-impl From<Wait> for WaitStep {
-    fn from(wait: Wait) -> Self {
-        Self {
-            wait: Some(match wait {
-                Wait::DurationSeconds(seconds) => wait_step::Wait::DurationSeconds(seconds),
-                Wait::UntilAt(at) => wait_step::Wait::UntilAt(at),
-            }),
-        }
+impl Wait {
+    fn into_step(self) -> Result<WaitStep, &'static str> {
+        let wait = match (self.duration_seconds, self.until_at) {
+            (Some(seconds), None) => Some(wait_step::Wait::DurationSeconds(seconds)),
+            (None, Some(at)) => Some(wait_step::Wait::UntilAt(at)),
+            (None, None) => None,
+            (Some(_), Some(_)) => return Err("has both of duration_seconds and until_at"),
+        };
+        Ok(WaitStep { wait })
     }
 }
 

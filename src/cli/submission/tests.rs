@@ -168,8 +168,12 @@ fn a_mistake_is_told_with_its_line_and_column_and_what_was_meant() {
             "job.yaml:1:9: steps[0]: has more than one of run, approval and wait",
         ),
         (
+            "steps: [{wait: {duration_seconds: 1, until_at: 2030-01-31T09:00:00Z}}]",
+            "job.yaml:1:9: steps[0]: has both of duration_seconds and until_at",
+        ),
+        (
             "steps: [{wait: {duration: 5}}]",
-            "job.yaml:1:16: steps[0].wait.duration: unknown field `duration`; did you mean `duration_seconds`?",
+            "job.yaml:1:17: steps[0].wait.duration: unknown field `duration`; did you mean `duration_seconds`?",
         ),
     ] {
         let found = fault(text, &[]);
