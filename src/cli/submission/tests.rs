@@ -169,7 +169,7 @@ fn a_mistake_is_told_with_its_line_and_column_and_what_was_meant() {
         ),
         (
             "steps: [{wait: {duration: 5}}]",
-            "job.yaml:1:16: steps[0].wait.duration: unknown field `duration`; did you mean `duration_seconds`?",
+            "job.yaml:1:10: steps[0].wait: unknown field `duration`; did you mean `duration_seconds`?",
         ),
     ] {
         let found = fault(text, &[]);
