@@ -85,7 +85,7 @@ async fn every_command_takes_the_same_forms() {
         &["notices"],
         &["pause", "a"],
         &["links", "revoke", "a"],
-        &["cancel", "--where", "status=failed", "--dry-run"],
+        &["cancel", "--where", "status=paused", "--dry-run"],
     ] {
         let of = async |form: &[&str]| {
             let said = shell.run(&[command, form].concat()).await;
