@@ -41,7 +41,7 @@ pub enum Exit {
     NotLetIn = 77,
     /// The configuration is not valid; every mistake is named.
     Configuration = 78,
-    /// Left with Ctrl-C.
+    /// Left with Ctrl-C, or told to stop.
     Interrupted = 130,
 }
 
@@ -58,7 +58,7 @@ pub const EXIT_CODES: &str = "Exit codes:
   69  no server answers, or it cannot serve now
   77  not let in: no key was shown, or one that is not good for this
   78  the configuration is not valid; every mistake is named
- 130  left with Ctrl-C";
+ 130  left with Ctrl-C, or told to stop";
 
 /// What helps whoever is not let in.
 const HOW_TO_SHOW_A_KEY: &str = "set LONGHAUL_API_KEY, or LONGHAUL_API_KEY_FILE to a file that holds the key; \
