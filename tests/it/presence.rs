@@ -195,6 +195,9 @@ async fn a_server_that_gets_no_further_connection_renews_on_those_it_has() {
     let gate = Gate::open(&rig.db.url).await;
     let server = Process::serve(&rig, &[("DATABASE_URL", &gate.url)]).await;
     let before = rig.db.executors().await;
+    let is_there = "select count(*) = 1 and $1 <> '' from pg_stat_activity
+      where datname = current_database() and query like '-- renew_lease%'";
+    rig.db.wait_until(is_there, "any").await;
     gate.admit_nobody();
     let kill = "select count(pg_terminate_backend(pid)) from pg_stat_activity
       where datname = current_database() and query like '-- renew_lease%'";

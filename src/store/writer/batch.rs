@@ -65,8 +65,10 @@ pub(in crate::store) struct Moved {
 pub(super) struct Seen {
     pub(super) now: DateTime<Utc>,
     pub(super) rows: HashMap<String, Row>,
-    /// Whether they are locked, so that one which is not here is somebody else's.
+    /// Whether they are locked, so that one which is not here is somebody else's, or gone.
     pub(super) are_locked: bool,
+    /// The jobs that are no more: they were pruned.
+    pub(super) gone: HashSet<String>,
     /// The executor of this process, if its lease lives, and until when it does.
     pub(super) alive: Option<(ExecutorId, DateTime<Utc>)>,
 }

@@ -23,6 +23,7 @@ pub(super) fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
         // Its row is compared with what was read when it is written; the time is not, so it must not be long ago.
         Work::Decided(_) if op.is_stale() => Fate::Still(Ok(None)),
         Work::Decided(decided) if seen.rows.contains_key(op.key.job_id()) => decided.fate(),
+        Work::Decided(_) if seen.gone.contains(op.key.job_id()) => Fate::Still(Ok(None)),
         Work::Decided(_) => Fate::Locked,
         // What is known may be out of date: its row is compared when it is written. Whatever else it comes to is judged
         // after a look.
@@ -59,7 +60,15 @@ pub(super) fn decide(op: &Op, seen: Option<&Seen>) -> Fate {
 
 impl Seen {
     fn decide_locked(&self, op: &Op, decide: impl FnOnce(JobState, bool) -> Fate) -> Fate {
-        let Some(row) = self.rows.get(op.key.job_id()) else { return Fate::Locked };
+        let Some(row) = self.rows.get(op.key.job_id()) else {
+            // What is done to a job that was pruned comes too late, however long it waits.
+            let is_gone = self.gone.contains(op.key.job_id());
+            return if is_gone {
+                Fate::Still(Err(Refusal::LeaseLost.into()))
+            } else {
+                Fate::Locked
+            };
+        };
         match read_text("job", &row.state) {
             Ok(from) => decide(from, row.holder_lives),
             Err(error) => Fate::Still(Err(error)),

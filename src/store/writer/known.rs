@@ -3,7 +3,7 @@
 //! Every write tells both. From then on the time goes on by this machine's clock, so that the next batch need not ask
 //! before it decides; the write compares, and where Postgres knows better, nothing is written and the batch looks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
@@ -57,7 +57,8 @@ impl Batch {
         if alive.is_none() && executor_id.is_some() {
             return None;
         }
-        let seen = Seen { now, rows: HashMap::new(), are_locked: false, alive };
+        let seen =
+            Seen { now, rows: HashMap::new(), are_locked: false, gone: HashSet::new(), alive };
         Some((seen, Foreseen { now, executor_id }))
     }
 }

@@ -1,5 +1,7 @@
 //! The looks of a batch: the rows of its jobs, with or without their locks, and the time.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
@@ -48,6 +50,21 @@ macro_rules! rows {
     };
 }
 
+/// Those of these jobs that are no more; one that somebody has locked is there.
+async fn gone(
+    tx: &mut PgConnection,
+    keys: &(Vec<i16>, Vec<String>),
+) -> Result<HashSet<String>, StoreError> {
+    let gone = sqlx::query_scalar!(
+        r#"-- gone_of_a_batch
+        select k.job_id as "job_id!" from unnest($1::smallint[], $2::text[]) as k(shard, job_id)
+        where not exists (select from longhaul.job j where j.shard = k.shard and j.job_id = k.job_id)"#,
+        &keys.0,
+        &keys.1,
+    );
+    Ok(gone.fetch_all(tx).await?.into_iter().collect())
+}
+
 impl Batch {
     /// Reads the rows of what others decided, and of moves by another executor than this process's present one;
     /// a row that somebody may have locked is left out.
@@ -80,7 +97,11 @@ impl Batch {
             keys,
             executor
         );
-        Self::seen(rows.fetch_all(tx).await?, executor, true)
+        let mut seen = Self::seen(rows.fetch_all(&mut *tx).await?, executor, true)?;
+        if keys.1.iter().any(|job_id| !seen.rows.contains_key(job_id)) {
+            seen.gone = gone(tx, &keys).await?;
+        }
+        Ok(seen)
     }
 
     /// The keys of the jobs to look at.
@@ -101,7 +122,7 @@ impl Batch {
             let holder_lives = row.holder_lives.unwrap_or(false);
             Some((row.job_id?, Row { state: row.state?, holder_lives }))
         });
-        Ok(Seen { now, rows: rows.collect(), are_locked, alive })
+        Ok(Seen { now, rows: rows.collect(), are_locked, gone: HashSet::new(), alive })
     }
 
     /// The executor that takes the jobs which are submitted here and moves its own; a process has one at a time.
