@@ -82,13 +82,19 @@ impl ClientBuilder {
     }
 
     /// Makes the client, which connects with its first call, and again whenever it has to. Only within a Tokio runtime.
+    /// What is said about TLS is refused for an address that is not `https://…`.
     pub fn connect(self) -> Result<Client> {
         let server = self.server.clone().or_else(|| env("LONGHAUL_SERVER"));
         let uri = parse(server.as_deref().unwrap_or("http://127.0.0.1:50051"))?;
-        let mut endpoint = Endpoint::from(uri.clone())
+        let is_secure = uri.scheme_str() == Some("https");
+        let trusts = self.ca_pem.as_ref().is_some_and(|pem| !pem.is_empty());
+        if !is_secure && (trusts || self.identity.is_some()) {
+            return Err(invalid(format!("TLS is spoken at https://…, not at {uri}")));
+        }
+        let mut endpoint = Endpoint::from(uri)
             .connect_timeout(Duration::from_secs(10))
             .http2_keep_alive_interval(Duration::from_secs(30));
-        if uri.scheme_str() == Some("https") {
+        if is_secure {
             let tls = endpoint.tls_config(self.tls()?);
             endpoint = tls.map_err(|why| invalid(format!("TLS cannot be set up: {why:?}")))?;
         }

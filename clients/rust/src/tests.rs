@@ -242,6 +242,15 @@ fn an_address_may_leave_out_how_it_is_spoken_to() {
 }
 
 #[tokio::test]
+async fn what_is_said_about_tls_is_not_passed_over() {
+    let plain = Client::builder().server("localhost:50051");
+    for builder in [plain.clone().ca_pem("authorities"), plain.clone().identity_pem("mine", "key")] {
+        assert_eq!(builder.connect().unwrap_err().code(), Code::InvalidArgument);
+    }
+    assert!(plain.ca_pem("").connect().is_ok());
+}
+
+#[tokio::test]
 async fn a_key_that_cannot_be_sent_is_not_shown() {
     let error = Client::builder().api_key("lh_secret\n").connect().unwrap_err();
     assert_eq!(error.code(), Code::InvalidArgument);

@@ -289,6 +289,7 @@ public final class LonghaulClient implements AutoCloseable {
 
         private String address;
         private String apiKey;
+        private Path usualCaFile;
         private Path caFile;
         private Path certificate;
         private Path privateKey;
@@ -300,7 +301,7 @@ public final class LonghaulClient implements AutoCloseable {
             var authorities = environment.getOrDefault("LONGHAUL_CA_FILE", "");
             address = server.isEmpty() ? "http://127.0.0.1:50051" : server;
             apiKey = environment.getOrDefault("LONGHAUL_API_KEY", "");
-            caFile = authorities.isEmpty() ? null : Path.of(authorities);
+            usualCaFile = authorities.isEmpty() ? null : Path.of(authorities);
         }
 
         /** The server: {@code host:port}, {@code http://host:port}, or {@code https://host:port} for TLS. */
@@ -318,6 +319,7 @@ public final class LonghaulClient implements AutoCloseable {
         /** The authorities that TLS trusts, as PEM; null for those of the Java runtime. */
         public Builder caFile(Path caFile) {
             this.caFile = caFile;
+            usualCaFile = null;
             return this;
         }
 
@@ -343,7 +345,7 @@ public final class LonghaulClient implements AutoCloseable {
         /**
          * Makes the client; it connects with its first call.
          *
-         * @throws IllegalArgumentException if the address is none
+         * @throws IllegalArgumentException if the address is none, or not https where something is said about TLS
          * @throws UncheckedIOException if a file cannot be read
          */
         public LonghaulClient connect() {
@@ -352,12 +354,16 @@ public final class LonghaulClient implements AutoCloseable {
             if (port < 1 || port > 65_535) {
                 throw new IllegalArgumentException("not host:port, http://host:port or https://host:port: " + address);
             }
+            var isSecure = "https".equals(parts.group(1));
+            if (!isSecure && (caFile != null || certificate != null)) {
+                throw new IllegalArgumentException("TLS is spoken at https://host:port, not at " + address);
+            }
             var headers = new Metadata();
             if (!apiKey.isEmpty()) {
                 headers.put(Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER), "Bearer " + apiKey);
             }
             try {
-                var credentials = "https".equals(parts.group(1)) ? tls() : InsecureChannelCredentials.create();
+                var credentials = isSecure ? tls() : InsecureChannelCredentials.create();
                 var channel = Grpc.newChannelBuilderForAddress(parts.group(2), port, credentials)
                         .intercept(MetadataUtils.newAttachHeadersInterceptor(headers))
                         .keepAliveTime(30, TimeUnit.SECONDS)
@@ -371,8 +377,9 @@ public final class LonghaulClient implements AutoCloseable {
 
         private ChannelCredentials tls() throws IOException {
             var tls = TlsChannelCredentials.newBuilder();
-            if (caFile != null) {
-                tls.trustManager(caFile.toFile());
+            var authorities = caFile == null ? usualCaFile : caFile;
+            if (authorities != null) {
+                tls.trustManager(authorities.toFile());
             }
             if (certificate != null) {
                 tls.keyManager(certificate.toFile(), privateKey.toFile());

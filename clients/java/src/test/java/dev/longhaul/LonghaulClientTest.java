@@ -16,6 +16,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Collections;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import org.junit.jupiter.api.AfterEach;
@@ -73,6 +74,17 @@ class LonghaulClientTest {
         builder.caFile(null).connect().close();
         builder.clientCertificate(Path.of("none.pem"), Path.of("none.key"));
         assertThrows(UncheckedIOException.class, builder::connect);
+    }
+
+    @Test
+    void whatIsSaidAboutTlsIsNotPassedOver() {
+        for (var address : List.of("http://127.0.0.1:1", "127.0.0.1:1")) {
+            var trusting = LonghaulClient.builder().address(address).caFile(Path.of("none.pem"));
+            assertThrows(IllegalArgumentException.class, trusting::connect);
+            var showing = LonghaulClient.builder().address(address);
+            showing.clientCertificate(Path.of("none.pem"), Path.of("none.key"));
+            assertThrows(IllegalArgumentException.class, showing::connect);
+        }
     }
 
     @Test
