@@ -1,6 +1,6 @@
 //! The calls.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, TryStreamExt as _, stream};
 use tokio::time::{Instant, sleep, timeout};
@@ -96,31 +96,16 @@ impl Client {
         self.call(request.into(), async |mut stub, request| stub.get_job(request).await).await
     }
 
-    /// Waits until a job awaits an approval, is paused or has ended: at most as long as said, else however long it takes,
-    /// also while the server is away.
+    /// Waits until a job awaits an approval, is paused or has ended, also while the server is away.
+    ///
+    /// It waits at most as long as said, and then fails with `DeadlineExceeded`, whose source is what went wrong last, if
+    /// anything has. Where nothing is said it waits however long it takes, and gives up as a [watch](Self::watch) does:
+    /// with the last error, after [`ClientBuilder::give_up_after`] without an answer.
     pub async fn wait(&self, job_id: &str, at_most: impl Into<Option<Duration>>) -> Result<Job> {
-        let Some(at_most) = at_most.into() else { return self.standstill(job_id).await };
-        let late =
-            || Error::new(Code::DeadlineExceeded, "the job did not come to stand still in time");
-        timeout(at_most, self.standstill(job_id)).await.unwrap_or_else(|_| Err(late()))
-    }
-
-    async fn standstill(&self, job_id: &str) -> Result<Job> {
         let request = GetJobRequest { wait_seconds: WAIT_SECONDS.into(), ..job_id.into() };
         let one_wait = Duration::from_secs(WAIT_SECONDS.into());
         let client = self.with_timeout(self.timeout.saturating_add(one_wait));
-        let mut failures = 0;
-        loop {
-            match client.get(request.clone()).await {
-                Ok(GetJobResponse { job: Some(job), .. }) if stands_still(&job) => return Ok(job),
-                Ok(_) => failures = 0,
-                Err(error) if error.is_transient() => {
-                    sleep(error.pause(failures)).await;
-                    failures += 1;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        wait(at_most.into(), self.give_up_after, || client.get(request.clone())).await
     }
 
     /// Moves a job. Without a `request_id` it gets one here, so that it takes effect once however often it is sent.
@@ -206,6 +191,58 @@ impl Client {
             let mut stub = stub.clone();
             async move { stub.watch_job(request).await.map(Response::into_inner) }
         }))
+    }
+}
+
+pub(crate) async fn wait<F>(
+    at_most: Option<Duration>,
+    give_up_after: Duration,
+    ask: impl Fn() -> F,
+) -> Result<Job>
+where
+    F: Future<Output = Result<GetJobResponse>>,
+{
+    let mut last_error = None;
+    let (at_most, absence) =
+        at_most.map_or((Duration::MAX, give_up_after), |at_most| (at_most, Duration::MAX));
+    let answer = timeout(at_most, standstill(absence, &mut last_error, ask)).await;
+    answer.unwrap_or_else(|_| {
+        let mut late = Status::deadline_exceeded("the job did not come to stand still in time");
+        if let Some(error) = last_error {
+            late.set_source(Arc::new(error));
+        }
+        Err(late.into())
+    })
+}
+
+/// Asks until the job stands still; keeps what went wrong since the last answer.
+async fn standstill<F>(
+    absence: Duration,
+    last_error: &mut Option<Error>,
+    ask: impl Fn() -> F,
+) -> Result<Job>
+where
+    F: Future<Output = Result<GetJobResponse>>,
+{
+    let (mut heard_at, mut failures) = (Instant::now(), 0);
+    loop {
+        let error = match ask().await {
+            Ok(GetJobResponse { job: Some(job), .. }) if stands_still(&job) => return Ok(job),
+            Ok(_) => {
+                (heard_at, failures, *last_error) = (Instant::now(), 0, None);
+                continue;
+            }
+            Err(error) => error,
+        };
+        // The deadline is that of one question, not of the wait.
+        let may_pass = error.is_broken_line() || error.code() == Code::DeadlineExceeded;
+        let pause = error.pause(failures);
+        if !may_pass || heard_at.elapsed() + pause > absence {
+            return Err(error);
+        }
+        *last_error = Some(error);
+        failures += 1;
+        sleep(pause).await;
     }
 }
 

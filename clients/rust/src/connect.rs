@@ -76,7 +76,7 @@ impl ClientBuilder {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// How long a watch tries to get through to the server. Unset: 5 minutes.
+    /// How long a watch, or a wait that may last however long, tries to get through to the server. Unset: 5 minutes.
     pub fn give_up_after(self, patience: Duration) -> Self {
         Self { give_up_after: Some(patience), ..self }
     }

@@ -76,7 +76,7 @@ impl Error {
         matches!(self.code(), Code::Unavailable | Code::ResourceExhausted)
     }
 
-    /// Whether a watch that ended with it is begun again.
+    /// Whether a watch that ended with it is begun again, and a wait goes on.
     pub(crate) fn is_broken_line(&self) -> bool {
         self.is_transient() || self.reason().is_empty() && BROKEN.contains(&self.code())
     }

@@ -4,16 +4,18 @@ use std::collections::{HashMap, VecDeque};
 use std::future::{Ready, ready};
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use tonic::{Code, Response, Status, TimeoutExpired};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-use crate::v1::{Event, Heartbeat, Job, WatchJobRequest, WatchJobResponse};
+use crate::v1::{
+    Event, GetJobResponse, Heartbeat, Job, JobStatus, WatchJobRequest, WatchJobResponse,
+};
 use crate::watch::{Patience, watch};
-use crate::{Client, Error, Update, connect};
+use crate::{Client, Error, Update, client, connect};
 
 const NONE: Duration = Duration::ZERO;
 const MOMENT: Duration = Duration::from_millis(1);
@@ -175,10 +177,66 @@ async fn a_call_ends_in_time() {
     assert_eq!(error.code(), Code::DeadlineExceeded);
 }
 
+/// Waits for a job that is told of by one answer after the other, and when there are no more the server is away.
+async fn wait(
+    at_most: Option<Duration>,
+    give_up_after: Duration,
+    answers: Vec<Result<JobStatus, Status>>,
+) -> crate::Result<JobStatus> {
+    let answers = Mutex::new(VecDeque::from(answers));
+    let ask = || {
+        let answer = answers.lock().unwrap().pop_front();
+        let status = answer.unwrap_or(Err(Status::unavailable("it is away")));
+        let job = |status| Job { status: JobStatus::into(status), ..Job::default() };
+        let answer = |status| GetJobResponse { job: Some(job(status)), ..Default::default() };
+        ready(status.map(answer).map_err(Error::from))
+    };
+    client::wait(at_most, give_up_after, ask).await.map(|job| job.status())
+}
+
 #[tokio::test]
-async fn a_wait_bears_with_a_server_that_is_away() {
-    // So long that all tries of one call have failed.
-    let error = client().wait("job", Duration::from_secs(2)).await.unwrap_err();
+async fn a_wait_bears_with_what_a_watch_bears_with_and_with_a_question_that_took_too_long() {
+    for at_most in [None, Some(LONG)] {
+        let answers = vec![
+            Err(Status::unavailable("not yet")),
+            Ok(JobStatus::Queued),
+            Err(Status::unknown("the line broke")),
+            Err(Status::deadline_exceeded("no answer came in time")),
+            Err(asks_to_wait(MOMENT)),
+            Ok(JobStatus::Running),
+            Ok(JobStatus::Paused),
+        ];
+        assert_eq!(wait(at_most, LONG, answers).await.unwrap(), JobStatus::Paused);
+        for refusal in [from_server(Code::Internal), Status::not_found("no such job")] {
+            let code = refusal.code();
+            assert_eq!(wait(at_most, LONG, vec![Err(refusal)]).await.unwrap_err().code(), code);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_wait_without_a_limit_gives_up_when_the_server_stays_away() {
+    let error = wait(None, LONG, vec![Err(asks_to_wait(LONG + MOMENT))]).await.unwrap_err();
+    assert_eq!(error.code(), Code::ResourceExhausted);
+    let error = wait(None, NONE, vec![Ok(JobStatus::Running)]).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_limit_and_not_before() {
+    for answers in [vec![], vec![Err(asks_to_wait(LONG))]] {
+        let began_at = Instant::now();
+        let error = wait(Some(MOMENT), NONE, answers).await.unwrap_err();
+        assert!(began_at.elapsed() >= MOMENT);
+        assert_eq!(error.code(), Code::DeadlineExceeded);
+        let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref());
+        assert!(cause.is_some_and(Error::is_transient));
+    }
+}
+
+#[tokio::test]
+async fn a_wait_asks_the_server() {
+    let error = client().wait("job", MOMENT).await.unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
 }
 
@@ -244,7 +302,8 @@ fn an_address_may_leave_out_how_it_is_spoken_to() {
 #[tokio::test]
 async fn what_is_said_about_tls_is_not_passed_over() {
     let plain = Client::builder().server("localhost:50051");
-    for builder in [plain.clone().ca_pem("authorities"), plain.clone().identity_pem("mine", "key")] {
+    for builder in [plain.clone().ca_pem("authorities"), plain.clone().identity_pem("mine", "key")]
+    {
         assert_eq!(builder.connect().unwrap_err().code(), Code::InvalidArgument);
     }
     assert!(plain.ca_pem("").connect().is_ok());
