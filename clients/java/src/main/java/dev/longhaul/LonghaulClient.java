@@ -105,12 +105,13 @@ public final class LonghaulClient implements AutoCloseable {
     }
 
     /**
-     * Waits as {@link #await(String)} does, but for at most so long, also where the server is away.
+     * Waits as {@link #await(String)} does, but for so long, also where the server is away.
      *
-     * @throws LonghaulException with {@code DEADLINE_EXCEEDED} if the job still moves then
+     * @throws LonghaulException with {@code DEADLINE_EXCEEDED} if the job still moves then, or is not heard of; among its
+     *     causes is what went wrong last, if anything has
      */
     public Job await(String jobId, Duration timeout) {
-        return await(jobId, after(timeout), timeout);
+        return await(jobId, after(timeout), FOREVER);
     }
 
     /** Goes through the jobs of all pages, newest first; each page is asked for when the one before was read. */
@@ -204,11 +205,13 @@ public final class LonghaulClient implements AutoCloseable {
                 return method.apply(stub().withDeadline(end));
             } catch (StatusRuntimeException e) {
                 var error = new LonghaulException(e);
-                if (failures == ATTEMPTS || !error.isTransient() || channel.isShutdown()) {
+                var pause = error.pause(failures);
+                var isLate = pause.compareTo(Duration.ofNanos(end.timeRemaining(TimeUnit.NANOSECONDS))) > 0;
+                if (failures == ATTEMPTS || !error.isTransient() || isLate || channel.isShutdown()) {
                     throw error;
                 }
                 channel.resetConnectBackoff();
-                sleep(error.pause(failures), end, error);
+                sleep(pause.toNanos());
             }
         }
     }
@@ -233,28 +236,34 @@ public final class LonghaulClient implements AutoCloseable {
     private Job await(String jobId, Deadline end, Duration patience) {
         var request = GetJobRequest.newBuilder().setJobId(jobId).setWaitSeconds(WAIT_SECONDS).build();
         var outage = new Outage(channel, patience);
-        while (true) {
+        LonghaulException last = null;
+        while (!end.isExpired()) {
             try {
                 var answered = after(deadline.plusSeconds(WAIT_SECONDS));
                 var job = stub().withDeadline(end.minimum(answered)).getJob(request).getJob();
                 outage.end();
+                last = null;
                 if (job.getStatus() != JobStatus.JOB_STATUS_QUEUED && job.getStatus() != JobStatus.JOB_STATUS_RUNNING) {
                     return job;
                 }
             } catch (StatusRuntimeException e) {
-                var error = new LonghaulException(e);
-                sleep(outage.pause(error), end, error);
+                var isLate = e.getStatus().getCode() == Status.Code.DEADLINE_EXCEEDED;
+                if (isLate && end.isExpired()) {
+                    break;
+                }
+                last = new LonghaulException(e);
+                // The deadline was that of one question, not of the wait.
+                var pause = outage.pause(last, isLate || last.isBrokenLine());
+                sleep(Math.min(pause.toNanos(), end.timeRemaining(TimeUnit.NANOSECONDS)));
             }
         }
+        var late = Status.DEADLINE_EXCEEDED.withDescription("the job did not come to stand still in time");
+        throw new LonghaulException(late.withCause(last).asRuntimeException());
     }
 
-    /** Sleeps before the next try; throws what the last one ended with if there is no time for it. */
-    private static void sleep(Duration pause, Deadline end, LonghaulException error) {
-        if (pause.compareTo(Duration.ofNanos(end.timeRemaining(TimeUnit.NANOSECONDS))) > 0) {
-            throw error;
-        }
+    private static void sleep(long nanos) {
         try {
-            TimeUnit.NANOSECONDS.sleep(pause.toNanos());
+            TimeUnit.NANOSECONDS.sleep(nanos);
         } catch (InterruptedException e) {
             throw interrupted(e);
         }

@@ -99,6 +99,14 @@ public final class LonghaulException extends RuntimeException {
         return code == Status.Code.UNAVAILABLE || code == Status.Code.RESOURCE_EXHAUSTED;
     }
 
+    /** Whether the server is away or the line to it broke. */
+    boolean isBrokenLine() {
+        return switch (code) {
+            case UNKNOWN, INTERNAL, CANCELLED, ABORTED, DATA_LOSS -> reason.isEmpty();
+            default -> isTransient();
+        };
+    }
+
     /** The pause after so many failures: the one the server asks for, else one that doubles, half of it by chance. */
     Duration pause(int failures) {
         var longest = Math.min(100 << Math.min(failures - 1, 6), 5_000);

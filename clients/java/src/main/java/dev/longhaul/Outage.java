@@ -21,30 +21,20 @@ final class Outage {
         failures = 0;
     }
 
-    /** How long to wait before the next try. Throws the error where there is to be none. */
-    Duration pause(LonghaulException error) {
+    /** How long to wait before the next try. Throws the error where it cannot pass, or the caller wants no more. */
+    Duration pause(LonghaulException error, boolean mayPass) {
         failures++;
         if (failures == 1) {
             since = System.nanoTime();
         }
         var pause = error.pause(failures);
         var lasted = Duration.ofNanos(System.nanoTime() - since);
-        if (!mayPass(error) || lasted.plus(pause).compareTo(patience) > 0) {
+        var isLeft = channel.isShutdown() || Context.current().isCancelled();
+        if (!mayPass || isLeft || lasted.plus(pause).compareTo(patience) > 0) {
             throw error;
         }
         // The channel's own pauses between connections grow to two minutes.
         channel.resetConnectBackoff();
         return pause;
-    }
-
-    /** Whether trying again may help: the server is away or the line broke, and that is not what the caller did. */
-    private boolean mayPass(LonghaulException error) {
-        if (channel.isShutdown() || Context.current().isCancelled()) {
-            return false;
-        }
-        return switch (error.code()) {
-            case UNKNOWN, INTERNAL, CANCELLED, ABORTED, DATA_LOSS -> error.reason().isEmpty();
-            default -> error.isTransient();
-        };
     }
 }

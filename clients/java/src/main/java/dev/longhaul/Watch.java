@@ -110,7 +110,8 @@ public final class Watch implements Iterator<WatchJobResponse>, Iterable<WatchJo
         } catch (StatusRuntimeException e) {
             if (!isClosed()) {
                 line = null;
-                var pause = outage.pause(new LonghaulException(e));
+                var error = new LonghaulException(e);
+                var pause = outage.pause(error, error.isBrokenLine());
                 closed.await(pause.toNanos(), TimeUnit.NANOSECONDS);
             }
         }

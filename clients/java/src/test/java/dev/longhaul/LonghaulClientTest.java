@@ -9,6 +9,7 @@ import dev.longhaul.v1.ControlRequest;
 import dev.longhaul.v1.JobStatus;
 import dev.longhaul.v1.PauseAction;
 import dev.longhaul.v1.SubmitJobRequest;
+import io.grpc.Deadline;
 import io.grpc.Status.Code;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -19,6 +20,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -145,12 +147,23 @@ class LonghaulClientTest {
     }
 
     @Test
-    void awaitingEndsWithItsTimeout() {
+    void awaitingEndsWithItsTimeoutAndNotBefore() {
+        var timeout = Duration.ofSeconds(2);
+        var end = Deadline.after(timeout.toNanos(), TimeUnit.NANOSECONDS);
         server.failures.add(FakeServer.unavailable(Duration.ofHours(1)));
-        var error = assertThrows(LonghaulException.class, () -> client.await("job", Duration.ofMinutes(1)));
-        assertEquals(Code.UNAVAILABLE, error.code());
+        var error = assertThrows(LonghaulException.class, () -> client.await("job", timeout));
+        assertTrue(end.isExpired());
+        assertEquals(Code.DEADLINE_EXCEEDED, error.code());
+        assertEquals(Code.UNAVAILABLE, ((LonghaulException) error.getCause().getCause()).code());
         error = assertThrows(LonghaulException.class, () -> client.await("job", Duration.ZERO));
         assertEquals(Code.DEADLINE_EXCEEDED, error.code());
+    }
+
+    @Test
+    void awaitingAsksAgainWhereNoAnswerCame() {
+        server.failures.add(FakeServer.error(Code.DEADLINE_EXCEEDED));
+        assertEquals(JobStatus.JOB_STATUS_COMPLETED, client.await("job", Duration.ofMinutes(1)).getStatus());
+        assertEquals(2, server.requests.size());
     }
 
     @Test
