@@ -51,7 +51,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// The server: `host:port`, `http://…` or `https://…`. Unset: `LONGHAUL_SERVER`, else `http://127.0.0.1:50051`.
+    /// The server: `host:port`, `http://…` or `https://…`, where the port may be left out: it is then 80, or 443.
+    /// Unset: `LONGHAUL_SERVER`, else `http://127.0.0.1:50051`.
     pub fn server(self, address: impl Into<String>) -> Self {
         Self { server: Some(address.into()), ..self }
     }
@@ -140,11 +141,15 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 pub(crate) fn parse(address: &str) -> Result<Uri> {
-    let uri = if address.contains("://") { address.into() } else { format!("http://{address}") };
-    match uri.parse::<Uri>() {
-        Ok(uri) if matches!(uri.scheme_str(), Some("http" | "https")) => Ok(uri),
-        _ => Err(invalid(format!("`{address}` is no host:port, http://… or https://…"))),
-    }
+    let is_full = address.contains("://");
+    let uri = if is_full { address.into() } else { format!("http://{address}") };
+    let is_address = |uri: &Uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && (is_full || uri.port().is_some())
+    };
+    uri.parse()
+        .ok()
+        .filter(is_address)
+        .ok_or_else(|| invalid(format!("`{address}` is no host:port, http://… or https://…")))
 }
 
 #[expect(

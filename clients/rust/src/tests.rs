@@ -294,7 +294,9 @@ fn an_address_may_leave_out_how_it_is_spoken_to() {
     ] {
         assert_eq!(connect::parse(address).unwrap(), uri, "{address}");
     }
-    for address in ["", "ftp://localhost", "unix:///run/longhaul", "no host:1"] {
+    for address in
+        ["", "localhost", "[::1]", "ftp://localhost", "unix:///run/longhaul", "no host:1"]
+    {
         assert_eq!(connect::parse(address).unwrap_err().code(), Code::InvalidArgument, "{address}");
     }
 }

@@ -294,7 +294,8 @@ public final class LonghaulClient implements AutoCloseable {
      * {@code LONGHAUL_CA_FILE} say.
      */
     public static final class Builder {
-        private static final Pattern ADDRESS = Pattern.compile("(?:(https?)://)?(\\[[^\\]]+]|[^@:/]+):(\\d{1,5})/?");
+        private static final Pattern ADDRESS =
+                Pattern.compile("(?:(https?)://)?(\\[[^\\]]+]|[^@:/]+)(?::(\\d{1,5}))?/?");
 
         private String address;
         private String apiKey;
@@ -313,7 +314,10 @@ public final class LonghaulClient implements AutoCloseable {
             usualCaFile = authorities.isEmpty() ? null : Path.of(authorities);
         }
 
-        /** The server: {@code host:port}, {@code http://host:port}, or {@code https://host:port} for TLS. */
+        /**
+         * The server: {@code host:port}, {@code http://host:port}, or {@code https://host:port} for TLS. After a scheme
+         * the port may be left out: it is then 80, or 443 for TLS.
+         */
         public Builder address(String address) {
             this.address = address;
             return this;
@@ -359,7 +363,7 @@ public final class LonghaulClient implements AutoCloseable {
          */
         public LonghaulClient connect() {
             var parts = ADDRESS.matcher(address);
-            var port = parts.matches() ? Integer.parseInt(parts.group(3)) : 0;
+            var port = parts.matches() ? port(parts.group(1), parts.group(3)) : 0;
             if (port < 1 || port > 65_535) {
                 throw new IllegalArgumentException("not host:port, http://host:port or https://host:port: " + address);
             }
@@ -382,6 +386,14 @@ public final class LonghaulClient implements AutoCloseable {
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
+        }
+
+        /** The port that is named, else the usual one of the scheme; 0 if there is neither. */
+        private static int port(String scheme, String named) {
+            if (named != null) {
+                return Integer.parseInt(named);
+            }
+            return scheme == null ? 0 : scheme.equals("https") ? 443 : 80;
         }
 
         private ChannelCredentials tls() throws IOException {

@@ -52,6 +52,8 @@ class LonghaulClientTest {
         "http://127.0.0.1:50051, 127.0.0.1:50051",
         "https://example.com:443/, example.com:443",
         "http://[::1]:50051, [::1]:50051",
+        "http://example.com, example.com:80",
+        "https://[::1]/, [::1]:443",
         "'', 127.0.0.1:50051",
     })
     void anAddressNamesAHostAndAPort(String address, String authority) {
@@ -61,7 +63,7 @@ class LonghaulClientTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"example.com", ":1", "a:65536", "ftp://a:1", "https://a@example.com:1", "https://a:1/jobs"})
+    @ValueSource(strings = {"example.com", "[::1]", "http://", ":1", "http://a:", "a:65536", "ftp://a:1", "https://a@example.com:1", "https://a:1/jobs"})
     void whatIsNoAddressIsRefused(String address) {
         var builder = LonghaulClient.builder().address(address);
         assertThrows(IllegalArgumentException.class, builder::connect);
