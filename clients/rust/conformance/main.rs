@@ -15,7 +15,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::TryStreamExt as _;
 use judge::{difference, refusal};
 use longhaul_client::v1::event::Detail;
-use longhaul_client::v1::{GetJobRequest, ListJobsRequest, Usage, WatchJobRequest};
+use longhaul_client::v1::{GetJobRequest, ListJobsRequest, StepKind, Usage, WatchJobRequest};
 use longhaul_client::{Client, Result, Update};
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -132,7 +132,9 @@ impl Run {
                 Update::Event(event) => {
                     sequences.push(event.sequence);
                     kinds.push(event.kind().as_str_name());
-                    if let Some(Detail::StepFinished(finished)) = &event.detail {
+                    if let Some(Detail::StepFinished(finished)) = &event.detail
+                        && finished.kind() == StepKind::Run
+                    {
                         deltas_are_output = !streamed.is_empty() && finished.output == streamed;
                     }
                     let then = &step["on"][event.sequence.to_string()];

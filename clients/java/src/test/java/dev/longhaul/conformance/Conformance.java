@@ -23,6 +23,7 @@ import dev.longhaul.v1.RejectAction;
 import dev.longhaul.v1.RequestChangesAction;
 import dev.longhaul.v1.ResumeAction;
 import dev.longhaul.v1.RetryAction;
+import dev.longhaul.v1.StepKind;
 import dev.longhaul.v1.SubmitJobRequest;
 import dev.longhaul.v1.Usage;
 import dev.longhaul.v1.WatchJobRequest;
@@ -174,9 +175,10 @@ public final class Conformance {
                     case EVENT -> {
                         sequences.add(event.getSequence());
                         kinds.add(event.getKind().name());
-                        if (event.hasStepFinished()) {
-                            var output = event.getStepFinished().getOutput();
-                            answer.addProperty("deltas_are_output", text.compareTo(new StringBuilder(output)) == 0);
+                        var finished = event.getStepFinished();
+                        if (finished.getKind() == StepKind.STEP_KIND_RUN) {
+                            var isOutput = !text.isEmpty() && finished.getOutput().contentEquals(text);
+                            answer.addProperty("deltas_are_output", isOutput);
                         }
                         react(step, event.getSequence());
                     }
