@@ -68,12 +68,9 @@ impl Client {
         let (began_at, mut failures) = (Instant::now(), 0);
         loop {
             let left = self.timeout.saturating_sub(began_at.elapsed());
-            let mut sent = Request::new(request.clone());
-            sent.set_timeout(left.min(DEADLINE_MAX));
-            let error = match timeout(left, method(self.stub(), sent)).await {
-                Ok(Ok(answer)) => return Ok(answer.into_inner()),
-                Ok(Err(status)) => Error::from(status),
-                Err(_) => return Err(Error::new(Code::DeadlineExceeded, "no answer came in time")),
+            let error = match self.once(left, request.clone(), &method).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
             };
             let pause = error.pause(failures);
             failures += 1;
@@ -83,6 +80,22 @@ impl Client {
             }
             sleep(pause).await;
         }
+    }
+
+    /// One try of a call.
+    async fn once<Q, A, F>(
+        &self,
+        at_most: Duration,
+        request: Q,
+        method: impl Fn(Stub, Request<Q>) -> F,
+    ) -> Result<A>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let mut sent = Request::new(request);
+        sent.set_timeout(at_most.min(DEADLINE_MAX));
+        let late = |_| Error::new(Code::DeadlineExceeded, "no answer came in time");
+        Ok(timeout(at_most, method(self.stub(), sent)).await.map_err(late)??.into_inner())
     }
 
     /// Submits a job. Without a `job_id` it gets one here, so that it is stored once however often it is sent.
@@ -103,9 +116,10 @@ impl Client {
     /// with the last error, after [`ClientBuilder::give_up_after`] without an answer.
     pub async fn wait(&self, job_id: &str, at_most: impl Into<Option<Duration>>) -> Result<Job> {
         let request = GetJobRequest { wait_seconds: WAIT_SECONDS.into(), ..job_id.into() };
-        let one_wait = Duration::from_secs(WAIT_SECONDS.into());
-        let client = self.with_timeout(self.timeout.saturating_add(one_wait));
-        wait(at_most.into(), self.give_up_after, || client.get(request.clone())).await
+        let one_wait = self.timeout.saturating_add(Duration::from_secs(WAIT_SECONDS.into()));
+        let get = async |mut stub: Stub, request| stub.get_job(request).await;
+        let ask = || self.once(one_wait, request.clone(), get);
+        wait(at_most.into(), self.give_up_after, ask).await
     }
 
     /// Moves a job. Without a `request_id` it gets one here, so that it takes effect once however often it is sent.
