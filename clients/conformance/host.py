@@ -23,14 +23,23 @@ HERE = Path(__file__).resolve().parent
 PATIENCE_SECONDS = 60
 
 
+def surroundings():
+    """The environment without what this machine's user has configured, and without a proxy on the way to this machine."""
+    foreign = ("LONGHAUL_", "OTEL_")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(foreign) and not name.lower().endswith("_proxy")
+    }
+
+
 class Server:
     """A server and its sandbox; the server can be killed and comes back at the same addresses."""
 
     def __init__(self, program, database_url, folder):
         self.program, self.folder = program, folder
         self.lock = threading.Lock()
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LONGHAUL_", "OTEL_"))}
-        self.environment = {**kept, "LONGHAUL_DATABASE_URL": database_url}
+        self.environment = {**surroundings(), "LONGHAUL_DATABASE_URL": database_url}
         self.processes = []
         sandbox = self._start("sandbox", "--addr", "127.0.0.1:0")["sandbox"]
         self.environment |= {
@@ -52,9 +61,20 @@ class Server:
     def command(self, *arguments):
         """Runs a command of the program and answers what it printed."""
         done = subprocess.run(
-            [self.program, *arguments], env=self.environment, text=True, capture_output=True, check=True
+            [self.program, *arguments],
+            env=self.environment,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
         )
+        if done.returncode:
+            raise RuntimeError(f"longhaul {arguments} ended with {done.returncode}: {done.stderr}")
         return done.stdout
+
+    def said(self):
+        """The last that the server said."""
+        return (self.folder / "serve.log").read_text(encoding="utf-8")[-20_000:]
 
     def _serve(self):
         addresses = self._start("serve")

@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from host import PATIENCE_SECONDS, Relay, Server, certificates, control
+from host import PATIENCE_SECONDS, Relay, Server, certificates, control, surroundings
 
 CLIENTS = Path(__file__).resolve().parent.parent
 RESTARTS = 20
@@ -36,8 +36,7 @@ class World:
         ca, context = certificates(folder)
         self.relays = [Relay(loop, self.server.port), Relay(loop, self.server.port, context)]
         plain, tls, silent = (relay.address for relay in [*self.relays, Relay(loop, None)])
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("LONGHAUL_")}
-        self.environment = kept | {
+        self.environment = surroundings() | {
             "LONGHAUL_SERVER": f"http://{plain}",
             "LONGHAUL_API_KEY": self.server.key,
             "LONGHAUL_CA_FILE": str(ca),
@@ -145,6 +144,8 @@ def main():
         try:
             results = [world.prove(client, what) for client in clients for what in ("scenario", "readme", "example")]
             results.append(storm(world, clients))
+            if not all(results):
+                print(f"the server said last:\n{world.server.said()}")
         finally:
             world.server.stop()
     sys.exit(0 if all(results) else 1)

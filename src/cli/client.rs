@@ -87,18 +87,23 @@ impl ClientArgs {
         }
     }
 
-    /// The profile that is asked for; else the default one, unless another server is named than its own, which must
-    /// not be shown its key.
-    fn choose<'p>(&self, profiles: &'p Profiles) -> Result<Option<&'p Profile>, ConfigError> {
-        if let Some(name) = said(self.profile.as_ref()) {
-            return profiles.profile(name).map(Some);
-        }
-        let Some(name) = &profiles.default_profile else { return Ok(None) };
+    /// The profile that is asked for, which must not contradict the server that is named; else the default one, unless
+    /// another server is named than its own. No server is shown a key that is not for it.
+    fn choose<'p>(&self, profiles: &'p Profiles) -> Result<Option<&'p Profile>> {
+        let asked = said(self.profile.as_ref());
+        let Some(name) = asked.or(profiles.default_profile.as_deref()) else { return Ok(None) };
         let profile = profiles.profile(name)?;
-        let is_another = said(self.server.as_ref()).is_some_and(|server| {
-            profile.server.as_ref().is_none_or(|own| url_of(own) != url_of(server))
-        });
-        Ok(Some(profile).filter(|_| !is_another))
+        let Some(server) = said(self.server.as_ref()) else { return Ok(Some(profile)) };
+        match (&profile.server, asked) {
+            (Some(own), _) if url_of(own) == url_of(server) => Ok(Some(profile)),
+            (Some(own), Some(name)) => Err(CliError::Usage(format!(
+                "the profile `{name}` is for {own}, and --server or LONGHAUL_SERVER says {server}; leave one of them out"
+            ))
+            .into()),
+            // One without a server says what to show to the one that is named.
+            (None, Some(_)) => Ok(Some(profile)),
+            (_, None) => Ok(None),
+        }
     }
 
     fn address<'a>(&'a self, profile: Option<&'a Profile>) -> &'a str {

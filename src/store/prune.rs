@@ -9,6 +9,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 
 use super::{Store, StoreError, bounded};
 use crate::domain::id::JobKey;
@@ -178,7 +179,9 @@ impl Store {
     ///
     /// A batch that took too long is an error, after which fewer are to be tried; a single job may be put off.
     pub async fn bury_marked(&self, kept: &Retention, limit: i64) -> Result<Buried, StoreError> {
-        let error = match self.bury(kept, limit, None).await {
+        // All on one connection: on another one, the rows of a batch that failed may still be locked by it.
+        let mut connection = bounded(self.pool.acquire()).await?;
+        let error = match bury(&mut connection, kept, limit, None).await {
             Err(error) if !error.is_of_the_connection() => error,
             buried => return buried,
         };
@@ -191,8 +194,8 @@ impl Store {
         );
         let (mut buried, mut was_put_off) = (Buried::default(), false);
         for _ in 0..limit {
-            let Some(mark) = self.find_mark(kept).await? else { break };
-            let error = match self.bury(kept, 1, Some(&mark)).await {
+            let Some(mark) = find_mark(&mut connection, kept).await? else { break };
+            let error = match bury(&mut connection, kept, 1, Some(&mark)).await {
                 Ok(one) if one.pruned() + one.unmarked == 0 => break,
                 Ok(one) => {
                     buried = buried.and(one);
@@ -206,118 +209,13 @@ impl Store {
             if was_put_off || !is_its_own {
                 return Err(error);
             }
-            self.put_off_pruning(&mark).await?;
+            put_off_pruning(&mut connection, &mark).await?;
             let (job_id, error) = (mark.job_id(), &error as &dyn Error);
             tracing::error!(job_id, error, "could not prune a job; it is put off");
             was_put_off = true;
             buried.found += 1;
         }
         Ok(buried)
-    }
-
-    /// One transaction: every row of the jobs goes, and their tombstones are complete.
-    async fn bury(
-        &self,
-        kept: &Retention,
-        limit: i64,
-        only: Option<&JobKey>,
-    ) -> Result<Buried, StoreError> {
-        let [completed, failed, cancelled] = kept.seconds();
-        let buried = sqlx::query_as!(
-            Buried,
-            r#"-- bury
-            -- cross-shard: marks of all shards are in one index
-            with marks as materialized (
-              -- Others may keep jobs for a shorter time: their marks are theirs.
-              select t.shard, t.job_id, t.finished_at from longhaul.tombstone t
-              where t.pruned_at is null and t.marked_at <= longhaul.now() - make_interval(secs => $2)
-                and t.finished_at <= longhaul.now() - make_interval(secs =>
-                  case t.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
-                and ($8::text is null or t.job_id = $8)
-              order by t.marked_at, t.shard, t.job_id limit $1 for update skip locked),
-            -- Judged again on the locked row, should it have moved since it was marked.
-            due as materialized (
-              select j.shard, j.job_id, j.status, j.reason, j.current_step, j.step_count, j.finished_at, j.last_sequence
-              from marks m join longhaul.job j on j.shard = m.shard and j.job_id = m.job_id
-              where j.status in ('completed', 'failed', 'cancelled')
-                and j.finished_at <= longhaul.now() - make_interval(secs =>
-                  case j.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
-                and j.spec_version <= $6 and longhaul.is_at_rest(j.shard, j.job_id) for update of j skip locked),
-            -- It moved since it was marked, or something of it is under way again. One that somebody holds stays marked.
-            unmarked as (
-              delete from longhaul.tombstone t using marks m
-              where t.shard = m.shard and t.job_id = m.job_id and not exists (
-                  select from due d where d.shard = m.shard and d.job_id = m.job_id)
-                and (not longhaul.is_at_rest(m.shard, m.job_id) or not exists (
-                  select from longhaul.job j where j.shard = m.shard and j.job_id = m.job_id
-                    and j.status in ('completed', 'failed', 'cancelled') and j.finished_at <= m.finished_at)) returning 1),
-            -- As many as fit; the others stay marked for the next batch.
-            gone as materialized (select s.* from (
-                select d.*, sum(d.last_sequence) over (order by d.shard, d.job_id) - d.last_sequence as before from due d) s
-              where s.before < $7),
-            events as (delete from longhaul.event x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            checkpoints as (delete from longhaul.checkpoint x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            decisions as (delete from longhaul.decision x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            links as (delete from longhaul.approval_link x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            approvals as (delete from longhaul.approval x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            notices as (delete from longhaul.outbox x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            requests as (delete from longhaul.control_request x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            -- The ledger keeps what was used and paid, and no text.
-            calls as (update longhaul.model_call x set partial_output = null, error = null from gone g
-              where x.shard = g.shard and x.job_id = g.job_id and (x.partial_output is not null or x.error is not null)),
-            specs as (delete from longhaul.job_spec x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            jobs as (delete from longhaul.job x using gone g where x.shard = g.shard and x.job_id = g.job_id),
-            buried as (
-              update longhaul.tombstone t set pruned_at = longhaul.now(), status = g.status, reason = g.reason,
-                current_step = g.current_step, step_count = g.step_count, finished_at = g.finished_at
-              from gone g where t.shard = g.shard and t.job_id = g.job_id returning t.status)
-            select (select count(*) from marks) as "found!", (select count(*) from unmarked) as "unmarked!",
-              (select count(*) from buried b where b.status = 'completed') as "completed!",
-              (select count(*) from buried b where b.status = 'failed') as "failed!",
-              (select count(*) from buried b where b.status = 'cancelled') as "cancelled!""#,
-            limit,
-            MARKED.as_secs_f64(),
-            completed,
-            failed,
-            cancelled,
-            spec::VERSION,
-            EVENTS_MAX,
-            only.map(JobKey::job_id),
-        );
-        bounded(buried.fetch_one(&self.pool)).await
-    }
-
-    /// The first mark that is due by these settings, in the order in which they are taken.
-    async fn find_mark(&self, kept: &Retention) -> Result<Option<JobKey>, StoreError> {
-        let [completed, failed, cancelled] = kept.seconds();
-        let found = sqlx::query_scalar!(
-            "-- find_mark
-            -- cross-shard: marks of all shards are in one index
-            select t.job_id from longhaul.tombstone t
-            where t.pruned_at is null and t.marked_at <= longhaul.now() - make_interval(secs => $1)
-              and t.finished_at <= longhaul.now() - make_interval(secs =>
-                case t.status when 'completed' then $2::float8 when 'failed' then $3::float8 else $4::float8 end)
-            order by t.marked_at, t.shard, t.job_id limit 1 for update skip locked",
-            MARKED.as_secs_f64(),
-            completed,
-            failed,
-            cancelled,
-        );
-        let found = bounded(found.fetch_optional(&self.pool)).await?;
-        Ok(found.map(|job_id| JobKey::new(&job_id)))
-    }
-
-    /// Leaves a marked job alone for a while.
-    async fn put_off_pruning(&self, mark: &JobKey) -> Result<(), StoreError> {
-        let put_off = sqlx::query!(
-            "-- put_off_pruning
-            update longhaul.tombstone set marked_at = longhaul.now() + make_interval(secs => $3)
-            where shard = $1 and job_id = $2 and pruned_at is null",
-            mark.shard(),
-            mark.job_id(),
-            PUT_OFF.as_secs_f64(),
-        );
-        bounded(put_off.execute(&self.pool)).await.map(|_done| ())
     }
 
     /// How many marked jobs are to be pruned soon by these settings.
@@ -375,4 +273,112 @@ impl Store {
         );
         bounded(bytes.fetch_one(&self.pool)).await
     }
+}
+
+/// One transaction: every row of the jobs goes, and their tombstones are complete.
+async fn bury(
+    connection: &mut PgConnection,
+    kept: &Retention,
+    limit: i64,
+    only: Option<&JobKey>,
+) -> Result<Buried, StoreError> {
+    let [completed, failed, cancelled] = kept.seconds();
+    let buried = sqlx::query_as!(
+        Buried,
+        r#"-- bury
+        -- cross-shard: marks of all shards are in one index
+        with marks as materialized (
+          -- Others may keep jobs for a shorter time: their marks are theirs.
+          select t.shard, t.job_id, t.finished_at from longhaul.tombstone t
+          where t.pruned_at is null and t.marked_at <= longhaul.now() - make_interval(secs => $2)
+            and t.finished_at <= longhaul.now() - make_interval(secs =>
+              case t.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
+            and ($8::text is null or t.job_id = $8)
+          order by t.marked_at, t.shard, t.job_id limit $1 for update skip locked),
+        -- Judged again on the locked row, should it have moved since it was marked.
+        due as materialized (
+          select j.shard, j.job_id, j.status, j.reason, j.current_step, j.step_count, j.finished_at, j.last_sequence
+          from marks m join longhaul.job j on j.shard = m.shard and j.job_id = m.job_id
+          where j.status in ('completed', 'failed', 'cancelled')
+            and j.finished_at <= longhaul.now() - make_interval(secs =>
+              case j.status when 'completed' then $3::float8 when 'failed' then $4::float8 else $5::float8 end)
+            and j.spec_version <= $6 and longhaul.is_at_rest(j.shard, j.job_id) for update of j skip locked),
+        -- It moved since it was marked, or something of it is under way again. One that somebody holds stays marked.
+        unmarked as (
+          delete from longhaul.tombstone t using marks m
+          where t.shard = m.shard and t.job_id = m.job_id and not exists (
+              select from due d where d.shard = m.shard and d.job_id = m.job_id)
+            and (not longhaul.is_at_rest(m.shard, m.job_id) or not exists (
+              select from longhaul.job j where j.shard = m.shard and j.job_id = m.job_id
+                and j.status in ('completed', 'failed', 'cancelled') and j.finished_at <= m.finished_at)) returning 1),
+        -- As many as fit; the others stay marked for the next batch.
+        gone as materialized (select s.* from (
+            select d.*, sum(d.last_sequence) over (order by d.shard, d.job_id) - d.last_sequence as before from due d) s
+          where s.before < $7),
+        events as (delete from longhaul.event x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        checkpoints as (delete from longhaul.checkpoint x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        decisions as (delete from longhaul.decision x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        links as (delete from longhaul.approval_link x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        approvals as (delete from longhaul.approval x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        notices as (delete from longhaul.outbox x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        requests as (delete from longhaul.control_request x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        -- The ledger keeps what was used and paid, and no text.
+        calls as (update longhaul.model_call x set partial_output = null, error = null from gone g
+          where x.shard = g.shard and x.job_id = g.job_id and (x.partial_output is not null or x.error is not null)),
+        specs as (delete from longhaul.job_spec x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        jobs as (delete from longhaul.job x using gone g where x.shard = g.shard and x.job_id = g.job_id),
+        buried as (
+          update longhaul.tombstone t set pruned_at = longhaul.now(), status = g.status, reason = g.reason,
+            current_step = g.current_step, step_count = g.step_count, finished_at = g.finished_at
+          from gone g where t.shard = g.shard and t.job_id = g.job_id returning t.status)
+        select (select count(*) from marks) as "found!", (select count(*) from unmarked) as "unmarked!",
+          (select count(*) from buried b where b.status = 'completed') as "completed!",
+          (select count(*) from buried b where b.status = 'failed') as "failed!",
+          (select count(*) from buried b where b.status = 'cancelled') as "cancelled!""#,
+        limit,
+        MARKED.as_secs_f64(),
+        completed,
+        failed,
+        cancelled,
+        spec::VERSION,
+        EVENTS_MAX,
+        only.map(JobKey::job_id),
+    );
+    bounded(buried.fetch_one(connection)).await
+}
+
+/// The first mark that is due by these settings, in the order in which they are taken.
+async fn find_mark(
+    connection: &mut PgConnection,
+    kept: &Retention,
+) -> Result<Option<JobKey>, StoreError> {
+    let [completed, failed, cancelled] = kept.seconds();
+    let found = sqlx::query_scalar!(
+        "-- find_mark
+        -- cross-shard: marks of all shards are in one index
+        select t.job_id from longhaul.tombstone t
+        where t.pruned_at is null and t.marked_at <= longhaul.now() - make_interval(secs => $1)
+          and t.finished_at <= longhaul.now() - make_interval(secs =>
+            case t.status when 'completed' then $2::float8 when 'failed' then $3::float8 else $4::float8 end)
+        order by t.marked_at, t.shard, t.job_id limit 1 for update skip locked",
+        MARKED.as_secs_f64(),
+        completed,
+        failed,
+        cancelled,
+    );
+    let found = bounded(found.fetch_optional(connection)).await?;
+    Ok(found.map(|job_id| JobKey::new(&job_id)))
+}
+
+/// Leaves a marked job alone for a while.
+async fn put_off_pruning(connection: &mut PgConnection, mark: &JobKey) -> Result<(), StoreError> {
+    let put_off = sqlx::query!(
+        "-- put_off_pruning
+        update longhaul.tombstone set marked_at = longhaul.now() + make_interval(secs => $3)
+        where shard = $1 and job_id = $2 and pruned_at is null",
+        mark.shard(),
+        mark.job_id(),
+        PUT_OFF.as_secs_f64(),
+    );
+    bounded(put_off.execute(connection)).await.map(|_done| ())
 }

@@ -70,8 +70,10 @@ async fn a_profile_says_what_no_flag_and_no_variable_does() {
         (none(&["list", "--profile", "nobody"]), vec![], 77),
         // The environment goes before the profile, and a flag before both.
         (none(&["list"]), vec![wrong], 77),
-        (none(&["list", "--profile", "here"]), vec![away], 69),
-        (vec!["list", "--profile", "away", "--server", &server], vec![], 77),
+        // A profile is for its own server, which is not to be called by mistake, nor another one with its key.
+        (none(&["list", "--profile", "here"]), vec![away], 2),
+        (vec!["list", "--profile", "away", "--server", &server], vec![], 2),
+        (vec!["list", "--server", &server], vec![("LONGHAUL_PROFILE", "away")], 2),
         (vec!["list", "--profile", "here", "--server", &server], vec![away], 0),
         // The default profile is for its own server alone.
         (vec!["list", "--server", &server], vec![], 0),

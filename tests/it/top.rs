@@ -31,9 +31,10 @@ async fn a_job_that_asks_is_seen_approved_and_the_view_left() {
     top.until_text("1 to decide").await;
     top.until_text("可以发布吗？").await;
     top.until_text("sleeps       queued").await;
-    assert!(top.shown().alternate_screen() && top.shown().hide_cursor());
     top.press("a").await;
     top.until_text("approve launch-copy?").await;
+    // Said behind the first frame, and so before this one.
+    assert!(top.shown().alternate_screen() && top.shown().hide_cursor());
     top.until_text("可以发布吗？ May it go out?").await;
     top.press("y").await;
     top.until_text("approved launch-copy").await;

@@ -37,7 +37,7 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
-use tonic::Status;
+use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use self::{
@@ -216,7 +216,11 @@ impl Hands {
                 }
                 Err(status) => {
                     let (_, done) = ask.act.in_words();
-                    Input::Refused(format!("not {done}: {}: {}", ask.job_id, told(&status)))
+                    // Where no answer came, it may have been done all the same.
+                    let is_unknown =
+                        client::is_passing(&status) && status.code() != Code::ResourceExhausted;
+                    let what = if is_unknown { "perhaps" } else { "not" };
+                    Input::Refused(format!("{what} {done}: {}: {}", ask.job_id, told(&status)))
                 }
             };
             let _left = out.send(input).await;
