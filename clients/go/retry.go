@@ -78,6 +78,10 @@ func persist(timeout time.Duration) grpc.UnaryClientInterceptor {
 			named := &longhaulv1.ControlRequest{RequestId: newID()}
 			proto.Merge(named, asked)
 			request = named
+		case *longhaulv1.ControlJobsRequest:
+			named := &longhaulv1.ControlJobsRequest{RequestId: newID()}
+			proto.Merge(named, asked)
+			request = named
 		}
 		if _, bounded := ctx.Deadline(); !bounded && timeout > 0 {
 			var cancel context.CancelFunc

@@ -6,6 +6,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ File = str | os.PathLike[str]
 Submission = pb.SubmitJobRequest | Mapping[str, Any]
 Selector = pb.JobSelector | Mapping[str, Any] | None
 M = TypeVar("M", bound=Message)
+Request = TypeVar("Request")
 # What a call answers: the message, or a coroutine of it.
 Submitted = TypeVar("Submitted")
 Got = TypeVar("Got")
@@ -113,7 +115,6 @@ class Base(ABC, Generic[Submitted, Got, Controlled]):
         A job_id is made where there is none, so that it can be repeated: a reply that is lost costs nothing.
         """
         request = made(pb.SubmitJobRequest, job)
-        request.job_id = request.job_id or str(uuid4())
         return cast(Submitted, self._call(self.stub.SubmitJob, request, self._limit(timeout)))
 
     def get(
@@ -130,7 +131,7 @@ class Base(ABC, Generic[Submitted, Got, Controlled]):
         return cast(Got, self._call(self.stub.GetJob, request, self._limit(timeout)))
 
     def _act(self, request: pb.ControlRequest, options: Options) -> Controlled:
-        request.request_id = options.get("request_id") or str(uuid4())
+        request.request_id = options.get("request_id") or ""
         return cast(Controlled, self._call(self.stub.Control, request, self._limit(options.get("timeout"))))
 
     def pause(self, job_id: str, *, now: bool = False, **options: Unpack[Options]) -> Controlled:
@@ -204,6 +205,17 @@ def made(kind: type[M], given: M | Mapping[str, Any] | None) -> M:
     elif given is not None:
         message.CopyFrom(given)
     return message
+
+
+def named(request: Request) -> Request:
+    """Answers a copy of a request that has the id without which it could not be repeated."""
+    copy = deepcopy(request)
+    match copy:
+        case pb.SubmitJobRequest(job_id=""):
+            copy.job_id = str(uuid4())
+        case pb.ControlRequest(request_id="") | pb.ControlJobsRequest(request_id=""):
+            copy.request_id = str(uuid4())
+    return copy
 
 
 def poll(job_id: str, retry: Retry) -> pb.GetJobRequest:

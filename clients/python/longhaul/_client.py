@@ -11,7 +11,7 @@ import grpc
 from grpc import UnaryUnaryMultiCallable as Method
 
 from . import _base
-from ._base import Base, Selector, Watch, advance, made, moves, poll
+from ._base import Base, Selector, Watch, advance, made, moves, named, poll
 from ._error import Error, decoded
 from ._retry import Retry
 from .v1 import job_service_pb2 as pb
@@ -45,10 +45,14 @@ class Client(Base[pb.SubmitJobResponse, pb.GetJobResponse, pb.ControlResponse]):
         self.close()
 
     def call(self, method: Method[Request, Response], request: Request, *, timeout: float | None = None) -> Response:
-        """Calls what has no method here: `client.call(client.stub.GetUsage, GetUsageRequest())`."""
+        """Calls what has no method here: `client.call(client.stub.GetUsage, GetUsageRequest())`.
+
+        A job_id of a submit and a request_id of an action are made where there is none, since it is tried again.
+        """
         return self._call(method, request, self._limit(timeout))
 
     def _call(self, method: Method[Request, Response], request: Request, retry: Retry) -> Response:
+        request = named(request)
         while True:
             try:
                 return method(request, timeout=retry.seconds_left(), metadata=self.metadata)

@@ -8,6 +8,9 @@ from conftest import SILENCE, Refusal, Server
 from longhaul import Error
 from longhaul.v1.job_pb2 import JOB_STATUS_COMPLETED, JOB_STATUS_QUEUED, JOB_STATUS_RUNNING, Job
 from longhaul.v1.job_service_pb2 import (
+    ControlJobsRequest,
+    ControlJobsResponse,
+    ControlRequest,
     ControlResponse,
     GetJobResponse,
     GetUsageRequest,
@@ -70,6 +73,28 @@ def test_what_has_no_method_is_called_through_the_stub(client: Any, server: Serv
     server.answers = [AWAY, GetUsageResponse(next_page_token="x")]
     assert client.call(client.stub.GetUsage, GetUsageRequest(page_size=1)).next_page_token == "x"
     assert server.asked == [GetUsageRequest(page_size=1)] * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "response", "name"),
+    [
+        ("SubmitJob", SubmitJobRequest, SubmitJobResponse(), "job_id"),
+        ("Control", ControlRequest, ControlResponse(), "request_id"),
+        ("ControlJobs", ControlJobsRequest, ControlJobsResponse(), "request_id"),
+    ],
+)
+def test_through_the_stub_too_a_lost_reply_is_asked_for_under_the_same_id(
+    client: Any, server: Server, method: str, kind: Any, response: Any, name: str
+) -> None:
+    server.answers = [AWAY, response, response]
+    without, with_one = kind(), kind(**{name: "mine"})
+    client.call(getattr(client.stub, method), without)
+    client.call(getattr(client.stub, method), with_one)
+    first, second, third = server.asked
+    assert first == second
+    assert UUID(getattr(first, name))
+    assert without == kind()
+    assert third == with_one
 
 
 def test_a_wait_asks_until_the_job_stands_still(client: Any, server: Server) -> None:

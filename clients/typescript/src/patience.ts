@@ -1,5 +1,9 @@
+import { clone, create, type DescMessage, isMessage, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Transport } from "@connectrpc/connect";
 import { LonghaulError, passes } from "./error.js";
+import {
+  ControlJobsRequestSchema, ControlRequestSchema, SubmitJobRequestSchema,
+} from "./gen/longhaul/v1/job_service_pb.js";
 
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5000;
@@ -41,6 +45,16 @@ export class Patience {
   }
 }
 
+/** A copy of a request that has the id without which it could not be repeated. */
+function named<Desc extends DescMessage>(schema: Desc, input: MessageInitShape<Desc>) {
+  const request = clone(schema, create(schema, input));
+  if (isMessage(request, SubmitJobRequestSchema)) request.jobId ||= crypto.randomUUID();
+  if (isMessage(request, ControlRequestSchema) || isMessage(request, ControlJobsRequestSchema)) {
+    request.requestId ||= crypto.randomUUID();
+  }
+  return request as MessageInitShape<Desc>;
+}
+
 /** A transport that shows the key with each call; unary calls have a deadline, are tried again, and throw our error. */
 export function patient(transport: Transport, apiKey: string, timeoutMs: number): Transport {
   const shown = (header?: HeadersInit) => {
@@ -51,11 +65,12 @@ export function patient(transport: Transport, apiKey: string, timeoutMs: number)
   return {
     async unary(method, signal, limitMs = timeoutMs, header, input, values) {
       const patience = new Patience(limitMs > 0 ? limitMs : Infinity, ATTEMPTS);
+      const request = named(method.input, input);
       for (;;) {
         // The wire has whole milliseconds, and 0 stands for no deadline.
         const leftMs = limitMs > 0 ? Math.max(1, Math.ceil(patience.leftMs)) : 0;
         try {
-          return await transport.unary(method, signal, leftMs, shown(header), input, values);
+          return await transport.unary(method, signal, leftMs, shown(header), request, values);
         } catch (cause) {
           const error = LonghaulError.from(cause, signal);
           if (!passes(error)) throw error;
