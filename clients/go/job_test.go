@@ -172,6 +172,9 @@ func TestAWaitEnds(t *testing.T) {
 		defer cancel()
 		started = time.Now()
 		_, err = client.Wait(ctx, "job")
+		if before, _ := errors.AsType[*Error](errors.Unwrap(err)); before == nil || before.Code != codes.Unavailable || status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("with a deadline: %v, and before that %v", err, before)
+		}
 		if took := time.Since(started); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "away") || took != time.Hour {
 			t.Errorf("with a deadline: %v after %s", err, took)
 		}

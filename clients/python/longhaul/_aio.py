@@ -10,7 +10,7 @@ import grpc
 from grpc.aio import UnaryUnaryMultiCallable as Method
 
 from . import _base
-from ._base import Base, Selector, Watch, advance, made, moves, named, poll
+from ._base import Base, Selector, Watch, advance, made, moves, named, poll, to_wait
 from ._error import Error, decoded
 from ._retry import Retry
 from .v1 import job_service_pb2 as pb
@@ -68,10 +68,9 @@ class AsyncClient(Base[Awaited[pb.SubmitJobResponse], Awaited[pb.GetJobResponse]
 
     async def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
         """As Client.wait."""
-        retry = Retry(_base.PATIENCE_SECONDS if timeout is None else timeout, reads=True)
+        retry = to_wait(timeout)
         while moves(job := (await self._call(self.stub.GetJob, poll(job_id, retry), retry)).job):
-            if timeout is None:
-                retry.begin()
+            retry.begin()
         return job
 
     async def list(

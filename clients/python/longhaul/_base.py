@@ -218,6 +218,11 @@ def named(request: Request) -> Request:
     return copy
 
 
+def to_wait(timeout: float | None) -> Retry:
+    """For how long a wait tries: its own time, else for as long as the server may be away."""
+    return Retry(PATIENCE_SECONDS if timeout is None else timeout, reads=True, to_the_end=timeout is not None)
+
+
 def poll(job_id: str, retry: Retry) -> pb.GetJobRequest:
     """Asks for a job once it stands still; never for less than the time left, so that the deadline is what ends it."""
     return pb.GetJobRequest(job_id=job_id, wait_seconds=math.ceil(min(60, retry.seconds_left())))

@@ -1,3 +1,4 @@
+import time
 from typing import Any
 from uuid import UUID
 
@@ -110,6 +111,16 @@ def test_a_wait_has_a_deadline_of_its_own(client: Any, server: Server) -> None:
     with pytest.raises(Error, match="DEADLINE_EXCEEDED"):
         client.wait("j", timeout=0.2)
     assert [request.wait_seconds for request in server.asked] == [9, 1]
+
+
+def test_a_wait_has_its_time_also_if_the_server_is_away(client: Any, server: Server) -> None:
+    server.answers = lambda _: AWAY
+    began = time.monotonic()
+    with pytest.raises(Error, match="DEADLINE_EXCEEDED") as raised:
+        client.wait("j", timeout=0.2)
+    assert time.monotonic() - began >= 0.2
+    assert isinstance(raised.value.__cause__, Error)
+    assert raised.value.__cause__.reason == "UNAVAILABLE"
 
 
 def test_a_call_has_a_deadline(client: Any, server: Server) -> None:

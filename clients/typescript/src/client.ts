@@ -83,11 +83,13 @@ export class LonghaulClient {
 
   /**
    * Waits until a job awaits approval, is paused or has ended, and answers it as it is then; servers may come and go
-   * meanwhile. It waits for `timeoutMs`, or, where that is not given, until none has answered for five minutes.
+   * meanwhile. After `timeoutMs`, and not before, it throws DEADLINE_EXCEEDED, also if the server is away then; the
+   * last error, if there was one, is its `cause`. Where that is not given, it waits until none has answered for five
+   * minutes.
    */
   async wait(jobId: string, options: CallOptions = {}): Promise<Job> {
     const limitMs = options.timeoutMs || 0;
-    const patience = new Patience(limitMs || GIVE_UP_MS);
+    const patience = new Patience(limitMs || GIVE_UP_MS, Infinity, limitMs > 0);
     for (;;) {
       const leftMs = limitMs ? Math.max(1, patience.leftMs) : Infinity;
       const waitSeconds = Math.min(WAIT_SECONDS, Math.ceil(leftMs / 1000));
@@ -95,7 +97,7 @@ export class LonghaulClient {
       try {
         const { job } = await this.raw.getJob({ jobId, waitSeconds }, { ...options, timeoutMs });
         if (job && job.status !== JobStatus.QUEUED && job.status !== JobStatus.RUNNING) return job;
-        if (!limitMs) patience.renew();
+        patience.renew();
       } catch (cause) {
         const error = LonghaulError.from(cause);
         if (!passes(error) && error.code !== "DEADLINE_EXCEEDED") throw error;

@@ -13,8 +13,14 @@ const ATTEMPTS = 5;
 export class Patience {
   #failures = 0;
   #since = performance.now();
+  #last: LonghaulError | undefined;
 
-  constructor(private readonly limitMs: number, private readonly attempts = Infinity) {}
+  /** `toTheEnd`: the time is one for all that goes well, and nothing is thrown before it is over. */
+  constructor(
+    private readonly limitMs: number,
+    private readonly attempts = Infinity,
+    private readonly toTheEnd = false,
+  ) {}
 
   /** How long it lasts from now on. */
   get leftMs(): number {
@@ -24,24 +30,29 @@ export class Patience {
   /** Begins anew, since something went well. */
   renew(): void {
     this.#failures = 0;
-    this.#since = performance.now();
+    this.#last = undefined;
+    if (!this.toTheEnd) this.#since = performance.now();
   }
 
-  /** Returns when it is time for the next try; throws the error if there is to be none. */
+  /** Returns when it is time for the next try; throws the error, or that the time is over, if there is to be none. */
   async pause(error: LonghaulError, signal?: AbortSignal): Promise<void> {
     const doubledMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#failures);
     const pauseMs = error.retryAfterMs ?? doubledMs * (0.5 + Math.random() / 2);
     this.#failures += 1;
-    if (this.#failures >= this.attempts || pauseMs >= this.leftMs) throw error;
+    if (!this.toTheEnd && (this.#failures >= this.attempts || pauseMs >= this.leftMs)) throw error;
+    this.#last = passes(error) ? error : (this.#last ?? error);
     const over = new AbortController();
     await new Promise<unknown>((wake) => {
-      const timer = setTimeout(wake, pauseMs);
+      const timer = setTimeout(wake, Math.min(pauseMs, this.leftMs));
       over.signal.addEventListener("abort", () => clearTimeout(timer));
       signal?.addEventListener("abort", wake, { signal: over.signal });
       if (signal?.aborted) wake(signal);
     });
     over.abort();
     if (signal?.aborted) throw LonghaulError.from(signal.reason, signal);
+    if (this.toTheEnd && this.leftMs <= 0) {
+      throw new LonghaulError("DEADLINE_EXCEEDED", `it took longer than ${this.limitMs} ms`, { cause: this.#last });
+    }
   }
 }
 
