@@ -31,6 +31,7 @@ Submitted = TypeVar("Submitted")
 Got = TypeVar("Got")
 Controlled = TypeVar("Controlled")
 
+PORTS = {"http": 80, "https": 443}
 PATIENCE_SECONDS = 300.0
 # A watch brings a heartbeat every 15 s; a line that is silent for so long is dead.
 SILENCE_SECONDS = 45.0
@@ -82,10 +83,11 @@ class Base(ABC, Generic[Submitted, Got, Controlled]):
     ) -> None:
         """Takes where the server is and what to show to it; the first call connects.
 
-        `address` is `host:port`, `http://host:port` or `https://host:port`. With https, `ca_file` holds the authorities
-        to trust in place of those that gRPC brings, `cert_file` and `key_file` a certificate to show, all as PEM. What
-        is not given is what LONGHAUL_SERVER, LONGHAUL_API_KEY and LONGHAUL_CA_FILE say, then
-        `http://127.0.0.1:50051`; an empty `api_key` or `ca_file` is none. `timeout` is each call's deadline in seconds.
+        `address` is `host:port`, `http://host:port` or `https://host:port`; the last two without a port are 80 and 443.
+        With https, `ca_file` holds the authorities to trust in place of those that gRPC brings, `cert_file` and
+        `key_file` a certificate to show, all as PEM. What is not given is what LONGHAUL_SERVER, LONGHAUL_API_KEY and
+        LONGHAUL_CA_FILE say, then `http://127.0.0.1:50051`; an empty `api_key` or `ca_file` is none. `timeout` is each
+        call's deadline in seconds.
         """
         target, speaks_tls = parsed(address or os.environ.get("LONGHAUL_SERVER") or "http://127.0.0.1:50051")
         api_key = os.environ.get("LONGHAUL_API_KEY") if api_key is None else api_key
@@ -191,10 +193,12 @@ def parsed(address: str) -> tuple[str, bool]:
     """Answers what an address is for gRPC, and whether TLS is spoken there."""
     parts = urlsplit(address if "://" in address else f"http://{address}")
     bare = f"{parts.scheme}://{parts.netloc}"
-    is_bare = parts.hostname and parts.port and "@" not in bare and parts.geturl().rstrip("/") == bare
-    if parts.scheme not in ("http", "https") or not is_bare:
+    port = PORTS.get(parts.scheme) if parts.port is None and "://" in address else parts.port
+    is_bare = parts.hostname and port and "@" not in bare and parts.geturl().rstrip("/") == bare
+    if parts.scheme not in PORTS or not is_bare:
         raise ValueError(f"an address is host:port, http://host:port or https://host:port, and not {address!r}")
-    return f"dns:///{parts.netloc}", parts.scheme == "https"
+    target = parts.netloc if parts.port else f"{parts.netloc.removesuffix(':')}:{port}"
+    return f"dns:///{target}", parts.scheme == "https"
 
 
 def made(kind: type[M], given: M | Mapping[str, Any] | None) -> M:
