@@ -27,6 +27,7 @@ type server struct {
 	get     func(context.Context, *longhaulv1.GetJobRequest) (*longhaulv1.GetJobResponse, error)
 	submit  func(*longhaulv1.SubmitJobRequest) (*longhaulv1.SubmitJobResponse, error)
 	control func(*longhaulv1.ControlRequest) (*longhaulv1.ControlResponse, error)
+	all     func(*longhaulv1.ControlJobsRequest) (*longhaulv1.ControlJobsResponse, error)
 	list    func(*longhaulv1.ListJobsRequest) (*longhaulv1.ListJobsResponse, error)
 	watch   func(*longhaulv1.WatchJobRequest, grpc.ServerStreamingServer[longhaulv1.WatchJobResponse]) error
 }
@@ -41,6 +42,10 @@ func (s *server) SubmitJob(_ context.Context, request *longhaulv1.SubmitJobReque
 
 func (s *server) Control(_ context.Context, request *longhaulv1.ControlRequest) (*longhaulv1.ControlResponse, error) {
 	return s.control(request)
+}
+
+func (s *server) ControlJobs(_ context.Context, request *longhaulv1.ControlJobsRequest) (*longhaulv1.ControlJobsResponse, error) {
+	return s.all(request)
 }
 
 func (s *server) ListJobs(_ context.Context, request *longhaulv1.ListJobsRequest) (*longhaulv1.ListJobsResponse, error) {

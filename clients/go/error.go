@@ -35,7 +35,7 @@ func (e *Error) Error() string {
 	return "longhaul: " + cmp.Or(e.Reason, e.Code.String()) + ": " + e.Message
 }
 
-// Unwrap answers the error of gRPC.
+// Unwrap answers the error of gRPC, joined by that of the last try where the time ended between two.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Is makes the error [context.Canceled] or [context.DeadlineExceeded] where its code says so.

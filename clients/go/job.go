@@ -24,7 +24,8 @@ func (c *Client) Get(ctx context.Context, request *longhaulv1.GetJobRequest) (*l
 }
 
 // Wait answers the job once it stands still (awaits approval, is paused) or has ended. While the server is away it goes
-// on until the context's deadline, or if that has none, as long as [WithPatience] says.
+// on until the context's deadline, and then answers [context.DeadlineExceeded]; or if there is none, as long as
+// [WithPatience] says.
 func (c *Client) Wait(ctx context.Context, jobID string) (*longhaulv1.Job, error) {
 	patience := c.patience
 	if _, bounded := ctx.Deadline(); bounded {

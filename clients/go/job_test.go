@@ -74,6 +74,28 @@ func TestActions(t *testing.T) {
 	})
 }
 
+func TestAnActionOnManyHasOneIDInAllItsTries(t *testing.T) {
+	var ids []string
+	s := &server{all: func(request *longhaulv1.ControlJobsRequest) (*longhaulv1.ControlJobsResponse, error) {
+		if ids = append(ids, request.GetRequestId()); len(ids) == 1 {
+			return nil, status.Error(codes.Unavailable, "")
+		}
+		return &longhaulv1.ControlJobsResponse{}, nil
+	}}
+	s.against(t, func(t *testing.T, client *Client) {
+		request := &longhaulv1.ControlJobsRequest{PageSize: 1}
+		if _, err := client.Stub().ControlJobs(t.Context(), request); err != nil || len(ids) != 2 || ids[0] != ids[1] || !isUUID(ids[0]) {
+			t.Errorf("%v, %v", ids, err)
+		}
+		if request.GetRequestId() != "" {
+			t.Error("the caller's request was changed")
+		}
+		if client.Stub().ControlJobs(t.Context(), &longhaulv1.ControlJobsRequest{RequestId: "own"}); ids[2] != "own" {
+			t.Errorf("the action is not called %s", ids[2])
+		}
+	})
+}
+
 func TestAList(t *testing.T) {
 	pages := map[string]*longhaulv1.ListJobsResponse{
 		"":  {Jobs: []*longhaulv1.Job{{JobId: "4"}, {JobId: "3"}}, NextPageToken: "b"},
@@ -150,6 +172,9 @@ func TestAWaitEnds(t *testing.T) {
 		defer cancel()
 		started = time.Now()
 		_, err = client.Wait(ctx, "job")
+		if before, _ := errors.AsType[*Error](errors.Unwrap(err)); before == nil || before.Code != codes.Unavailable || status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("with a deadline: %v, and before that %v", err, before)
+		}
 		if took := time.Since(started); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "away") || took != time.Hour {
 			t.Errorf("with a deadline: %v after %s", err, took)
 		}

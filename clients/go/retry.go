@@ -3,6 +3,7 @@ package longhaul
 import (
 	"context"
 	crand "crypto/rand"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -54,6 +55,7 @@ func (e *Error) sleep(ctx context.Context, pause time.Duration) error {
 	case <-ctx.Done():
 		ended := newError(status.FromContextError(ctx.Err()).Err())
 		ended.Message += "; before that: " + e.Message
+		ended.cause = errors.Join(ended.cause, e)
 		return ended
 	case <-time.After(pause):
 		return nil
@@ -76,6 +78,10 @@ func persist(timeout time.Duration) grpc.UnaryClientInterceptor {
 			request = named
 		case *longhaulv1.ControlRequest:
 			named := &longhaulv1.ControlRequest{RequestId: newID()}
+			proto.Merge(named, asked)
+			request = named
+		case *longhaulv1.ControlJobsRequest:
+			named := &longhaulv1.ControlJobsRequest{RequestId: newID()}
 			proto.Merge(named, asked)
 			request = named
 		}

@@ -10,7 +10,7 @@ import grpc
 from grpc.aio import UnaryUnaryMultiCallable as Method
 
 from . import _base
-from ._base import Base, Selector, Watch, advance, made, moves, poll
+from ._base import Base, Selector, Watch, advance, made, moves, named, poll, to_wait
 from ._error import Error, decoded
 from ._retry import Retry
 from .v1 import job_service_pb2 as pb
@@ -54,10 +54,11 @@ class AsyncClient(Base[Awaited[pb.SubmitJobResponse], Awaited[pb.GetJobResponse]
     async def call(
         self, method: Method[Request, Response], request: Request, *, timeout: float | None = None
     ) -> Response:
-        """Calls what has no method here: `await client.call(client.stub.GetUsage, GetUsageRequest())`."""
+        """As Client.call: `await client.call(client.stub.GetUsage, GetUsageRequest())`."""
         return await self._call(method, request, self._limit(timeout))
 
     async def _call(self, method: Method[Request, Response], request: Request, retry: Retry) -> Response:
+        request = named(request)
         while True:
             try:
                 return await method(request, timeout=retry.seconds_left(), metadata=self.metadata)
@@ -67,10 +68,9 @@ class AsyncClient(Base[Awaited[pb.SubmitJobResponse], Awaited[pb.GetJobResponse]
 
     async def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
         """As Client.wait."""
-        retry = Retry(_base.PATIENCE_SECONDS if timeout is None else timeout, reads=True)
+        retry = to_wait(timeout)
         while moves(job := (await self._call(self.stub.GetJob, poll(job_id, retry), retry)).job):
-            if timeout is None:
-                retry.begin()
+            retry.begin()
         return job
 
     async def list(

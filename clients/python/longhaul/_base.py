@@ -6,6 +6,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
@@ -24,11 +25,13 @@ File = str | os.PathLike[str]
 Submission = pb.SubmitJobRequest | Mapping[str, Any]
 Selector = pb.JobSelector | Mapping[str, Any] | None
 M = TypeVar("M", bound=Message)
+Request = TypeVar("Request")
 # What a call answers: the message, or a coroutine of it.
 Submitted = TypeVar("Submitted")
 Got = TypeVar("Got")
 Controlled = TypeVar("Controlled")
 
+PORTS = {"http": 80, "https": 443}
 PATIENCE_SECONDS = 300.0
 # A watch brings a heartbeat every 15 s; a line that is silent for so long is dead.
 SILENCE_SECONDS = 45.0
@@ -80,10 +83,11 @@ class Base(ABC, Generic[Submitted, Got, Controlled]):
     ) -> None:
         """Takes where the server is and what to show to it; the first call connects.
 
-        `address` is `host:port`, `http://host:port` or `https://host:port`. With https, `ca_file` holds the authorities
-        to trust in place of those that gRPC brings, `cert_file` and `key_file` a certificate to show, all as PEM. What
-        is not given is what LONGHAUL_SERVER, LONGHAUL_API_KEY and LONGHAUL_CA_FILE say, then
-        `http://127.0.0.1:50051`; an empty `api_key` or `ca_file` is none. `timeout` is each call's deadline in seconds.
+        `address` is `host:port`, `http://host:port` or `https://host:port`; the last two without a port are 80 and 443.
+        With https, `ca_file` holds the authorities to trust in place of those that gRPC brings, `cert_file` and
+        `key_file` a certificate to show, all as PEM. What is not given is what LONGHAUL_SERVER, LONGHAUL_API_KEY and
+        LONGHAUL_CA_FILE say, then `http://127.0.0.1:50051`; an empty `api_key` or `ca_file` is none. `timeout` is each
+        call's deadline in seconds.
         """
         target, speaks_tls = parsed(address or os.environ.get("LONGHAUL_SERVER") or "http://127.0.0.1:50051")
         api_key = os.environ.get("LONGHAUL_API_KEY") if api_key is None else api_key
@@ -113,7 +117,6 @@ class Base(ABC, Generic[Submitted, Got, Controlled]):
         A job_id is made where there is none, so that it can be repeated: a reply that is lost costs nothing.
         """
         request = made(pb.SubmitJobRequest, job)
-        request.job_id = request.job_id or str(uuid4())
         return cast(Submitted, self._call(self.stub.SubmitJob, request, self._limit(timeout)))
 
     def get(
@@ -130,7 +133,7 @@ class Base(ABC, Generic[Submitted, Got, Controlled]):
         return cast(Got, self._call(self.stub.GetJob, request, self._limit(timeout)))
 
     def _act(self, request: pb.ControlRequest, options: Options) -> Controlled:
-        request.request_id = options.get("request_id") or str(uuid4())
+        request.request_id = options.get("request_id") or ""
         return cast(Controlled, self._call(self.stub.Control, request, self._limit(options.get("timeout"))))
 
     def pause(self, job_id: str, *, now: bool = False, **options: Unpack[Options]) -> Controlled:
@@ -190,10 +193,12 @@ def parsed(address: str) -> tuple[str, bool]:
     """Answers what an address is for gRPC, and whether TLS is spoken there."""
     parts = urlsplit(address if "://" in address else f"http://{address}")
     bare = f"{parts.scheme}://{parts.netloc}"
-    is_bare = parts.hostname and parts.port and "@" not in bare and parts.geturl().rstrip("/") == bare
-    if parts.scheme not in ("http", "https") or not is_bare:
+    port = PORTS.get(parts.scheme) if parts.port is None and "://" in address else parts.port
+    is_bare = parts.hostname and port and "@" not in bare and parts.geturl().rstrip("/") == bare
+    if parts.scheme not in PORTS or not is_bare:
         raise ValueError(f"an address is host:port, http://host:port or https://host:port, and not {address!r}")
-    return f"dns:///{parts.netloc}", parts.scheme == "https"
+    target = parts.netloc if parts.port else f"{parts.netloc.removesuffix(':')}:{port}"
+    return f"dns:///{target}", parts.scheme == "https"
 
 
 def made(kind: type[M], given: M | Mapping[str, Any] | None) -> M:
@@ -204,6 +209,22 @@ def made(kind: type[M], given: M | Mapping[str, Any] | None) -> M:
     elif given is not None:
         message.CopyFrom(given)
     return message
+
+
+def named(request: Request) -> Request:
+    """Answers a copy of a request that has the id without which it could not be repeated."""
+    copy = deepcopy(request)
+    match copy:
+        case pb.SubmitJobRequest(job_id=""):
+            copy.job_id = str(uuid4())
+        case pb.ControlRequest(request_id="") | pb.ControlJobsRequest(request_id=""):
+            copy.request_id = str(uuid4())
+    return copy
+
+
+def to_wait(timeout: float | None) -> Retry:
+    """For how long a wait tries: its own time, else for as long as the server may be away."""
+    return Retry(PATIENCE_SECONDS if timeout is None else timeout, reads=True, to_the_end=timeout is not None)
 
 
 def poll(job_id: str, retry: Retry) -> pb.GetJobRequest:

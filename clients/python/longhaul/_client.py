@@ -11,7 +11,7 @@ import grpc
 from grpc import UnaryUnaryMultiCallable as Method
 
 from . import _base
-from ._base import Base, Selector, Watch, advance, made, moves, poll
+from ._base import Base, Selector, Watch, advance, made, moves, named, poll, to_wait
 from ._error import Error, decoded
 from ._retry import Retry
 from .v1 import job_service_pb2 as pb
@@ -45,10 +45,14 @@ class Client(Base[pb.SubmitJobResponse, pb.GetJobResponse, pb.ControlResponse]):
         self.close()
 
     def call(self, method: Method[Request, Response], request: Request, *, timeout: float | None = None) -> Response:
-        """Calls what has no method here: `client.call(client.stub.GetUsage, GetUsageRequest())`."""
+        """Calls what has no method here: `client.call(client.stub.GetUsage, GetUsageRequest())`.
+
+        A job_id of a submit and a request_id of an action are made where there is none, since it is tried again.
+        """
         return self._call(method, request, self._limit(timeout))
 
     def _call(self, method: Method[Request, Response], request: Request, retry: Retry) -> Response:
+        request = named(request)
         while True:
             try:
                 return method(request, timeout=retry.seconds_left(), metadata=self.metadata)
@@ -63,13 +67,13 @@ class Client(Base[pb.SubmitJobResponse, pb.GetJobResponse, pb.ControlResponse]):
     def wait(self, job_id: str, *, timeout: float | None = None) -> Job:
         """Waits until a job awaits approval, is paused or has ended.
 
-        A server that is away meanwhile is asked again. After `timeout` seconds it raises an Error with the code
-        DEADLINE_EXCEEDED; without one it waits on, unless the server has been away for five minutes.
+        A server that is away meanwhile is asked again. After `timeout` seconds, and not before, it raises an Error with
+        the code DEADLINE_EXCEEDED, also if the server is away then; the last error, if there was one, is its cause.
+        Without one it waits on, unless the server has been away for five minutes.
         """
-        retry = Retry(_base.PATIENCE_SECONDS if timeout is None else timeout, reads=True)
+        retry = to_wait(timeout)
         while moves(job := self._call(self.stub.GetJob, poll(job_id, retry), retry).job):
-            if timeout is None:
-                retry.begin()
+            retry.begin()
         return job
 
     def list(self, selector: Selector = None, *, page_size: int = 0, timeout: float | None = None) -> Iterator[Job]:

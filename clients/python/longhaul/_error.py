@@ -21,7 +21,10 @@ class Violation(NamedTuple):
 
 @dataclass(eq=False)
 class Error(Exception):
-    """A call that was refused or failed. The `grpc.RpcError` beneath it, if there is one, is its `__cause__`."""
+    """A call that was refused or failed. Its `__cause__` is the `grpc.RpcError` beneath it, if there is one.
+
+    Where a wait has reached its timeout, that is the last `Error` before.
+    """
 
     code: str
     """The name of the gRPC code, such as `NOT_FOUND`."""

@@ -13,6 +13,9 @@ from longhaul._base import parsed
         ("http://127.0.0.1:1", "dns:///127.0.0.1:1", False),
         ("https://jobs.example:443/", "dns:///jobs.example:443", True),
         ("HTTPS://[::1]:50051", "dns:///[::1]:50051", True),
+        ("http://jobs.example", "dns:///jobs.example:80", False),
+        ("https://jobs.example/", "dns:///jobs.example:443", True),
+        ("https://[::1]", "dns:///[::1]:443", True),
     ],
 )
 def test_an_address_says_where_and_whether_with_tls(address: str, target: str, speaks_tls: bool) -> None:
@@ -23,7 +26,8 @@ def test_an_address_says_where_and_whether_with_tls(address: str, target: str, s
     "address",
     [
         "localhost",
-        "http://localhost",
+        "http://localhost:0",
+        "http://",
         ":50051",
         "grpc://localhost:1",
         "http://a:1/path",

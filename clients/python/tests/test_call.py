@@ -1,3 +1,4 @@
+import time
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +9,9 @@ from conftest import SILENCE, Refusal, Server
 from longhaul import Error
 from longhaul.v1.job_pb2 import JOB_STATUS_COMPLETED, JOB_STATUS_QUEUED, JOB_STATUS_RUNNING, Job
 from longhaul.v1.job_service_pb2 import (
+    ControlJobsRequest,
+    ControlJobsResponse,
+    ControlRequest,
     ControlResponse,
     GetJobResponse,
     GetUsageRequest,
@@ -72,6 +76,28 @@ def test_what_has_no_method_is_called_through_the_stub(client: Any, server: Serv
     assert server.asked == [GetUsageRequest(page_size=1)] * 2
 
 
+@pytest.mark.parametrize(
+    ("method", "kind", "response", "name"),
+    [
+        ("SubmitJob", SubmitJobRequest, SubmitJobResponse(), "job_id"),
+        ("Control", ControlRequest, ControlResponse(), "request_id"),
+        ("ControlJobs", ControlJobsRequest, ControlJobsResponse(), "request_id"),
+    ],
+)
+def test_through_the_stub_too_a_lost_reply_is_asked_for_under_the_same_id(
+    client: Any, server: Server, method: str, kind: Any, response: Any, name: str
+) -> None:
+    server.answers = [AWAY, response, response]
+    without, with_one = kind(), kind(**{name: "mine"})
+    client.call(getattr(client.stub, method), without)
+    client.call(getattr(client.stub, method), with_one)
+    first, second, third = server.asked
+    assert first == second
+    assert UUID(getattr(first, name))
+    assert without == kind()
+    assert third == with_one
+
+
 def test_a_wait_asks_until_the_job_stands_still(client: Any, server: Server) -> None:
     moving = [GetJobResponse(job=Job(status=status)) for status in (JOB_STATUS_QUEUED, JOB_STATUS_RUNNING)]
     server.answers = [*moving, *[AWAY, BROKEN, FULL] * 3, GetJobResponse(job=Job(status=JOB_STATUS_COMPLETED))]
@@ -85,6 +111,16 @@ def test_a_wait_has_a_deadline_of_its_own(client: Any, server: Server) -> None:
     with pytest.raises(Error, match="DEADLINE_EXCEEDED"):
         client.wait("j", timeout=0.2)
     assert [request.wait_seconds for request in server.asked] == [9, 1]
+
+
+def test_a_wait_has_its_time_also_if_the_server_is_away(client: Any, server: Server) -> None:
+    server.answers = lambda _: AWAY
+    began = time.monotonic()
+    with pytest.raises(Error, match="DEADLINE_EXCEEDED") as raised:
+        client.wait("j", timeout=0.2)
+    assert time.monotonic() - began >= 0.2
+    assert isinstance(raised.value.__cause__, Error)
+    assert raised.value.__cause__.reason == "UNAVAILABLE"
 
 
 def test_a_call_has_a_deadline(client: Any, server: Server) -> None:

@@ -65,6 +65,20 @@ def test_it_gives_up_where_the_pause_would_outlast_the_time_left(clock: Clock) -
         retry.pause(AWAY)
 
 
+def test_a_time_to_the_end_ends_with_the_last_error_as_its_cause(clock: Clock) -> None:
+    retry = Retry(30, to_the_end=True)
+    clock.now += 20
+    retry.begin()
+    assert retry.pause(Error("RESOURCE_EXHAUSTED", "much", retry_after=60.0)) == retry.seconds_left() == 10
+    assert retry.pause(AWAY) < 10
+    assert retry.pause(Error("DEADLINE_EXCEEDED", "a little early")) < 10
+    clock.now += 10
+    for ends in (retry.seconds_left, lambda: retry.pause(Error("DEADLINE_EXCEEDED", "late"))):
+        with pytest.raises(Error, match="DEADLINE_EXCEEDED: it took longer than 30 seconds") as raised:
+            ends()
+        assert raised.value.__cause__ is AWAY
+
+
 @pytest.mark.parametrize("code", ["UNKNOWN", "INTERNAL", "CANCELLED", "ABORTED", "DATA_LOSS"])
 def test_a_broken_line_is_no_end_for_those_who_only_read(code: str) -> None:
     Retry(30, reads=True).pause(Error(code, "broken"))

@@ -1,9 +1,9 @@
-import { clone, create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import { LonghaulError, passes } from "./error.js";
 import { type Job, JobStatus } from "./gen/longhaul/v1/job_pb.js";
 import type * as proto from "./gen/longhaul/v1/job_service_pb.js";
-import { JobService, SubmitJobRequestSchema } from "./gen/longhaul/v1/job_service_pb.js";
+import { JobService } from "./gen/longhaul/v1/job_service_pb.js";
 import { Patience, patient } from "./patience.js";
 
 const TIMEOUT_MS = 30_000;
@@ -61,7 +61,7 @@ export type WatchMessage = Exclude<proto.WatchJobResponse["content"], { case: "h
  * a LonghaulError. In Node `connect` makes one; elsewhere it takes a transport of Connect, such as that for gRPC-Web.
  */
 export class LonghaulClient {
-  /** The generated client, for what has no method here. Its unary calls are repeated too, and throw the same error. */
+  /** The generated client, for what has no method here. Its unary calls get ids, are repeated, and throw our error too. */
   readonly raw: Client<typeof JobService>;
 
   constructor(transport: Transport, { apiKey = "", timeoutMs = TIMEOUT_MS }: ClientOptions = {}) {
@@ -70,12 +70,10 @@ export class LonghaulClient {
 
   /** Stores a job. Without a `jobId` it makes one. */
   submit(
-    job: MessageInitShape<typeof SubmitJobRequestSchema>,
+    job: MessageInitShape<typeof proto.SubmitJobRequestSchema>,
     options?: CallOptions,
   ): Promise<proto.SubmitJobResponse> {
-    const request = clone(SubmitJobRequestSchema, create(SubmitJobRequestSchema, job));
-    request.jobId ||= crypto.randomUUID();
-    return this.raw.submitJob(request, options);
+    return this.raw.submitJob(job, options);
   }
 
   /** Shows a job as it is now. */
@@ -85,11 +83,13 @@ export class LonghaulClient {
 
   /**
    * Waits until a job awaits approval, is paused or has ended, and answers it as it is then; servers may come and go
-   * meanwhile. It waits for `timeoutMs`, or, where that is not given, until none has answered for five minutes.
+   * meanwhile. After `timeoutMs`, and not before, it throws DEADLINE_EXCEEDED, also if the server is away then; the
+   * last error, if there was one, is its `cause`. Where that is not given, it waits until none has answered for five
+   * minutes.
    */
   async wait(jobId: string, options: CallOptions = {}): Promise<Job> {
     const limitMs = options.timeoutMs || 0;
-    const patience = new Patience(limitMs || GIVE_UP_MS);
+    const patience = new Patience(limitMs || GIVE_UP_MS, Infinity, limitMs > 0);
     for (;;) {
       const leftMs = limitMs ? Math.max(1, patience.leftMs) : Infinity;
       const waitSeconds = Math.min(WAIT_SECONDS, Math.ceil(leftMs / 1000));
@@ -97,7 +97,7 @@ export class LonghaulClient {
       try {
         const { job } = await this.raw.getJob({ jobId, waitSeconds }, { ...options, timeoutMs });
         if (job && job.status !== JobStatus.QUEUED && job.status !== JobStatus.RUNNING) return job;
-        if (!limitMs) patience.renew();
+        patience.renew();
       } catch (cause) {
         const error = LonghaulError.from(cause);
         if (!passes(error) && error.code !== "DEADLINE_EXCEEDED") throw error;
@@ -214,7 +214,7 @@ export class LonghaulClient {
 
   #control(jobId: string, name: string, options: ActionOptions<object> = {}): Promise<proto.ControlResponse> {
     const action = { case: name, value: options } as MessageInitShape<typeof proto.ControlRequestSchema>["action"];
-    return this.raw.control({ jobId, requestId: options.requestId || crypto.randomUUID(), action }, options);
+    return this.raw.control({ jobId, requestId: options.requestId, action }, options);
   }
 }
 

@@ -109,13 +109,19 @@ async function watched(client: LonghaulClient, step: Step): Promise<JsonValue> {
         deltasAreOutput = text.length > 0 && value.detail.value.output === text.join("");
       }
       for (const next of step.on?.[value.sequence] ?? []) {
-        if (typeof next === "string") await fetch(`${env.LONGHAUL_CONFORMANCE}/${next}`, { method: "POST" });
+        if (typeof next === "string") await happen(next);
         else await run(next);
       }
     }
     if (messages === step.leave_after) break;
   }
   return { snapshot, sequences, kinds, deltas_are_output: deltasAreOutput };
+}
+
+/** Has something done to the world. */
+async function happen(what: string): Promise<void> {
+  const response = await fetch(`${env.LONGHAUL_CONFORMANCE}/${what}`, { method: "POST" });
+  if (!response.ok) throw new Error(`${what}: ${response.status}`);
 }
 
 function vectors(step: Step): JsonValue {

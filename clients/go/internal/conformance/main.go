@@ -297,7 +297,7 @@ func (s *step) watch(ctx context.Context, client *longhaul.Client) (any, error) 
 			event := content.Event
 			sequences = append(sequences, float64(event.GetSequence()))
 			kinds = append(kinds, event.GetKind().String())
-			if finished := event.GetStepFinished(); finished != nil {
+			if finished := event.GetStepFinished(); finished.GetKind() == longhaulv1.StepKind_STEP_KIND_RUN {
 				seen["deltas_are_output"] = len(text) > 0 && string(text) == finished.GetOutput()
 			}
 			for _, action := range s.On[strconv.Itoa(int(event.GetSequence()))] {
