@@ -125,7 +125,8 @@ func (s *settings) resolve() (target string, transport credentials.TransportCred
 	}
 	u, err := url.Parse(address)
 	ports := map[string]string{"http": "80", "https": "443"}
-	if err != nil || ports[u.Scheme] == "" || u.Hostname() == "" || u.User != nil || strings.Trim(u.RequestURI(), "/") != "" {
+	isBare := err == nil && address != s.address && u.Port() == ""
+	if err != nil || isBare || ports[u.Scheme] == "" || u.Hostname() == "" || u.User != nil || strings.Trim(u.RequestURI(), "/") != "" {
 		return "", nil, fmt.Errorf("not host:port, http://host:port or https://host:port: %q", s.address)
 	}
 	switch caFile := os.Getenv("LONGHAUL_CA_FILE"); {

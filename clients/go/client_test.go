@@ -84,7 +84,7 @@ func TestAddresses(t *testing.T) {
 		{"https://queue.example.com", "dns:///queue.example.com:443", "tls"},
 		{"http://queue.example.com", "dns:///queue.example.com:80", "insecure"},
 		{"[::1]:50051", "dns:///[::1]:50051", "insecure"},
-		{address: ""}, {address: "http://"}, {address: "localhost:port"}, {address: "ftp://localhost:1"},
+		{address: ""}, {address: "localhost"}, {address: "http://"}, {address: "localhost:port"}, {address: "ftp://localhost:1"},
 		{address: "unix:///tmp/socket"}, {address: "http://localhost:1/path"}, {address: "http://me@localhost:1"},
 	} {
 		s := settings{address: test.address}

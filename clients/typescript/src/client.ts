@@ -61,7 +61,7 @@ export type WatchMessage = Exclude<proto.WatchJobResponse["content"], { case: "h
  * a LonghaulError. In Node `connect` makes one; elsewhere it takes a transport of Connect, such as that for gRPC-Web.
  */
 export class LonghaulClient {
-  /** The generated client, for what has no method here. Its unary calls get ids, are repeated, and throw our error too. */
+  /** The generated client, for what has no method here. Its unary calls get ids, are repeated, throw our error. */
   readonly raw: Client<typeof JobService>;
 
   constructor(transport: Transport, { apiKey = "", timeoutMs = TIMEOUT_MS }: ClientOptions = {}) {

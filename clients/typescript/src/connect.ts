@@ -41,7 +41,8 @@ export function connect({ address, apiKey, tls, timeoutMs }: ConnectOptions = {}
 /** The URL that an address stands for. */
 export function urlOf(address: string): string {
   const [, scheme = "http://", host] = /^(https?:\/\/)?([^/?#@\s]+)\/?$/i.exec(address) ?? [];
-  if (!host || !URL.canParse(scheme + host)) {
+  const saysPort = address !== host || /:\d+$/.test(host);
+  if (!host || !saysPort || !URL.canParse(scheme + host)) {
     throw new TypeError(`an address is host:port, http://host:port or https://host:port, and not ${address}`);
   }
   return new URL(scheme + host).origin;

@@ -189,7 +189,9 @@ test("a wait outlasts a server that is away, and calls that are too short", asyn
   calls = 0;
   const short = waiting({ timeoutMs: 500 });
   assert.equal(await pass(short), 500);
-  await assert.rejects(short, (error) => code("DEADLINE_EXCEEDED")(error) && code("UNAVAILABLE")((error as Error).cause));
+  await assert.rejects(short, (error) => {
+    return code("DEADLINE_EXCEEDED")(error) && code("UNAVAILABLE")((error as Error).cause);
+  });
   assert.equal(asked.at(-1), 1);
 });
 
